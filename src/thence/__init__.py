@@ -1,0 +1,6 @@
+"""thence collects events, lands them exactly once in tables, and knows where every row came from.
+
+Importing this package is cheap on purpose: no Spark, no database driver, no web framework.
+"""
+
+__version__ = "0.1.0"
