@@ -1,0 +1,117 @@
+"""`thence up`: everything on this machine, with a checklist that fills as the services get ready."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from thence.cli.context import options_of, put, put_json
+
+if TYPE_CHECKING:
+    from thence.service.lifecycle import Status
+
+
+def up(
+    context: typer.Context,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen.", show_default="127.0.0.1:8080")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Start, wait until ready, show it, stop.")] = False,
+) -> None:
+    """Start everything on this machine and stay until Ctrl-C."""
+    from thence.service import config, logs
+    from thence.service.state import StateDirectory
+    from thence.service.wire import Up
+
+    began = time.monotonic()
+    options = options_of(context)
+    flags = {**options.flags, **({"collect.listen": listen} if listen else {})}
+    settings = config.load(options.file, flags).settings
+    with StateDirectory(settings.state) as state:
+        checklist = Checklist(as_json=options.as_json)
+        logs.configure(settings.log)
+        everything = Up(settings, state.path, listener=checklist.show)
+        checklist.on_ready = lambda: checklist.end(everything.url, str(state.path), time.monotonic() - began)
+        checklist.count = len(everything.lifecycle.statuses)
+        with checklist:
+            asyncio.run(everything.run(until_ready=once))
+
+
+class Checklist:
+    """One line for each service. On a terminal the lines change in place, elsewhere each end is a line."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._live = sys.stdout.isatty() and not as_json
+        self._statuses: dict[str, Status] = {}
+        self.count = 0
+        self.on_ready = lambda: None
+
+    def __enter__(self) -> None:
+        if self._live:
+            from rich.live import Live
+
+            self._display = Live(refresh_per_second=12)
+            self._display.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._finish()
+
+    def show(self, status: Status) -> None:
+        """A service has got to its next phase."""
+        self._statuses[status.name] = status
+        if self._live:
+            self._display.update(self._lines())
+        elif status.phase in ("ready", "failed", "stopped"):
+            self._print(status)
+        if self.count and sum(each.phase == "ready" for each in self._statuses.values()) == self.count:
+            self.on_ready()
+
+    def end(self, url: str, state: str, seconds: float) -> None:
+        """Everything is ready."""
+        self._finish()
+        if self._as_json:
+            put_json({"phase": "ready", "url": url, "state": state, "seconds": round(seconds, 2)})
+            return
+        put(f"ready in {seconds:.1f} s\n")
+        put(f"  page     {url}\n  health   {url}readyz\n  metrics  {url}metrics\n  state    {state}\n")
+        if self._live:
+            put("Ctrl-C stops it.")
+
+    def _print(self, status: Status) -> None:
+        if self._as_json:
+            put_json(status)
+        else:
+            put(f"{_SIGNS[status.phase][0]} {status.name:<12} {status.detail or status.phase}{_took(status)}")
+
+    def _lines(self) -> object:
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 1))
+        for status in self._statuses.values():
+            sign, style = _SIGNS[status.phase]
+            table.add_row(f"[{style}]{sign}[/]", status.name, status.detail or f"[dim]{status.phase}[/]", _took(status))
+        return table
+
+    def _finish(self) -> None:
+        if self._live:
+            self._display.stop()
+            self._live = False
+
+
+def _took(status: Status) -> str:
+    return f"  ({status.seconds:.1f} s)" if status.phase == "ready" else ""
+
+
+_SIGNS = {
+    "waiting": ("·", "dim"),
+    "starting": ("…", "yellow"),
+    "ready": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "stopping": ("…", "yellow"),
+    "stopped": ("■", "dim"),
+}

@@ -1,0 +1,138 @@
+"""Puts one process together from its settings: which services run, in which order, and what answers over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from thence import __version__, web
+from thence.service.http import Application, HttpServer, Request, Response, Routes, answer
+from thence.service.lifecycle import Lifecycle, Listener, Service
+from thence.service.metrics import Metrics
+from thence.service.settings import Secret, Settings
+
+_log = logging.getLogger(__name__)
+_REACH_SECONDS = 3.0
+
+
+class Up:
+    """Everything that `thence up` runs."""
+
+    def __init__(self, settings: Settings, state: Path, listener: Listener | None = None) -> None:
+        self._http = HttpServer(settings.collect.listen, self._application)
+        self.store = _store(settings, state)
+        services: Sequence[Service] = (self.store, self._http)
+        self.lifecycle = Lifecycle(services, listener=listener)
+        self._metrics = Metrics(lambda: self.lifecycle.statuses)
+        self._answer = Application(self._routes(settings), self._metrics)
+
+    async def run(self, *, until_ready: bool = False) -> None:
+        """Take the port first, then start everything; see Lifecycle."""
+        self._http.bind()
+        await self.lifecycle.run(until_ready=until_ready)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return self._http.url
+
+    async def _application(self, *arguments: object) -> None:
+        await self._answer(*arguments)  # type: ignore[arg-type] # ASGI hands over exactly these
+
+    def _routes(self, settings: Settings) -> Routes:
+        routes = {
+            "/healthz": {"GET": self._healthz},
+            "/readyz": {"GET": self._readyz},
+            **{path: {"GET": _page(name)} for path, name in web.PAGES.items()},
+        }
+        return {**routes, "/metrics": {"GET": self._show_metrics}} if settings.metrics.prometheus else routes
+
+    async def _healthz(self, _: Request) -> Response:
+        return answer({"status": "alive", "version": __version__})
+
+    async def _readyz(self, _: Request) -> Response:
+        statuses = await self.lifecycle.examine()
+        ready = all(status.phase == "ready" for status in statuses)
+        body = {"status": "ready" if ready else "unready", "version": __version__, "services": statuses}
+        return answer(body, 200 if ready else 503)
+
+    async def _show_metrics(self, request: Request) -> Response:
+        body, content_type = self._metrics.render(request.headers.get("accept", ""))
+        return Response(body, content_type=content_type)
+
+
+class EmbeddedStore:
+    """PostgreSQL that thence starts by itself, below the state directory."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, directory: Path, port: int | None) -> None:
+        from thence.servers.postgres import PostgresServer
+
+        self.server = PostgresServer(directory, port=port)
+
+    def start(self) -> str:
+        """Make it on the first start, then run it."""
+        self.server.start()
+        return f"{self.server.version} on 127.0.0.1:{self.server.port}"
+
+    def stop(self) -> None:
+        """Let it write out what it has, and end it."""
+        self.server.stop()
+
+    def trouble(self) -> str:
+        """What is wrong right now."""
+        return "" if self.server.is_healthy() else "does not answer; it is started again by itself"
+
+
+class OwnStore:
+    """A PostgreSQL that somebody else runs: only asked whether it can be reached."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, dsn: Secret) -> None:
+        self._address = address_in(dsn)
+
+    def start(self) -> str:
+        """Where it is; that it is down now is no reason not to start."""
+        return "yours, at {}:{}".format(*self._address)
+
+    def stop(self) -> None:
+        """Nothing of ours runs there."""
+
+    def trouble(self) -> str:
+        """What is wrong right now."""
+        return unreachable(self._address)
+
+
+def address_in(dsn: Secret) -> tuple[str, int]:
+    """Host and port of a `postgresql://` address."""
+    parts = urlsplit(dsn.reveal())
+    return parts.hostname or "127.0.0.1", parts.port or 5432
+
+
+def unreachable(address: tuple[str, int]) -> str:
+    """Why nothing answers at an address; empty when something does."""
+    try:
+        socket.create_connection(address, timeout=_REACH_SECONDS).close()
+    except OSError as error:
+        return "{}:{} cannot be reached: {}".format(*address, error.strerror or error)
+    return ""
+
+
+def _store(settings: Settings, state: Path) -> EmbeddedStore | OwnStore:
+    if settings.store.dsn is not None:
+        return OwnStore(settings.store.dsn)
+    return EmbeddedStore(state / "postgres", settings.store.port)
+
+
+def _page(name: str):  # type: ignore[no-untyped-def]
+    body, content_type = web.read(name)
+
+    async def show(_: Request) -> Response:
+        return Response(body, content_type=content_type, headers=web.HEADERS)
+
+    return show
