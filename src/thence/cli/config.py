@@ -24,12 +24,15 @@ def show(
     found = config.load(options.file, dict(options.flags))
     values = config.shown(found.settings)
     if as_json or options.as_json:
-        lines = {key: {"value": value, "origin": found.origins.get(key, "default")} for key, value in values.items()}
+        lines = {
+            key: {"value": value, "origin": found.origins.get(key, "default")}
+            for key, value in values.items()
+        }
         put_json(lines if origin else values)
         return
     for key, value in values.items():
         where = f"  # {found.origins.get(key, 'default')}" if origin else ""
-        put(f"{key}: {'null' if value is None else value}{where}")
+        put(f"{key}: {_as_yaml(value)}{where}")
 
 
 @app.command()
@@ -47,7 +50,9 @@ def check(
     dsn = found.settings.store.dsn
     trouble = "" if offline or dsn is None else unreachable(address_in(dsn))
     if as_json or options.as_json:
-        problems = [{"code": each.code, "message": each.message, "advice": each.advice} for each in found.problems]
+        problems = [
+            {"code": each.code, "message": each.message, "advice": each.advice} for each in found.problems
+        ]
         put_json({"problems": problems, "unreachable": [trouble] if trouble else []})
     else:
         for problem in found.problems:
@@ -67,3 +72,7 @@ def schema() -> None:
     from thence.service import config
 
     put_json(config.schema())
+
+
+def _as_yaml(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

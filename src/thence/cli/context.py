@@ -29,7 +29,9 @@ def assignments(pairs: list[str]) -> dict[str, str]:
     broken = next((pair for pair in pairs if "=" not in pair), None)
     if broken is not None:
         raise ConfigError(
-            "config.assignment", f"--set {broken!r} has no value", advice="Write --set collect.listen=127.0.0.1:9000."
+            "config.assignment",
+            f"--set {broken!r} has no value",
+            advice="Write --set collect.listen=127.0.0.1:9000.",
         )
     return dict(pair.split("=", 1) for pair in pairs)
 

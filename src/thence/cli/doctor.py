@@ -12,7 +12,8 @@ _SIGNS = {"good": "✓", "worth knowing": "·", "bad": "✗"}
 
 
 def doctor(
-    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print data as JSON.")] = False
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print data as JSON.")] = False,
 ) -> None:
     """Check what thence needs from this machine: Python, Java, jars, ports, disk, clock, rights."""
     from thence.service import config

@@ -39,7 +39,10 @@ def _show_version(wanted: bool) -> None:
 def before(  # noqa: PLR0917 - typer calls it by name
     context: typer.Context,
     file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Read settings from FILE.", show_default="./thence.yaml")
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Read settings from FILE.", show_default="./thence.yaml"
+        ),
     ] = None,
     state: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep everything in DIR.", show_default="./state")

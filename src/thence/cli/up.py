@@ -94,7 +94,9 @@ class Checklist:
         table = Table.grid(padding=(0, 1))
         for status in self._statuses.values():
             sign, style = _SIGNS[status.phase]
-            table.add_row(f"[{style}]{sign}[/]", status.name, status.detail or f"[dim]{status.phase}[/]", _took(status))
+            table.add_row(
+                f"[{style}]{sign}[/]", status.name, status.detail or f"[dim]{status.phase}[/]", _took(status)
+            )
         return table
 
     def _finish(self) -> None:

@@ -88,7 +88,5 @@ def _rebuild(kind: type[ThenceError], code: str, message: str, advice: str) -> T
     return kind(code, message, advice=advice)
 
 
-def _rebuild_invalid(
-    code: str, message: str, advice: str, violations: tuple[Violation, ...]
-) -> InvalidEvent:
+def _rebuild_invalid(code: str, message: str, advice: str, violations: tuple[Violation, ...]) -> InvalidEvent:
     return InvalidEvent(code, message, advice=advice, violations=violations)

@@ -75,18 +75,14 @@ def distances(
     return found
 
 
-def _adjacency(
-    nodes: Iterable[Node], pairs: Iterable[tuple[Node, Node]]
-) -> dict[Node, tuple[Node, ...]]:
+def _adjacency(nodes: Iterable[Node], pairs: Iterable[tuple[Node, Node]]) -> dict[Node, tuple[Node, ...]]:
     found: dict[Node, list[Node]] = {node: [] for node in nodes}
     for near, far in pairs:
         found[near].append(far)
     return {node: tuple(others) for node, others in found.items()}
 
 
-def _walk_back(
-    parents: Mapping[Node, tuple[Node, ...]], tangled: Mapping[Node, int]
-) -> tuple[Node, ...]:
+def _walk_back(parents: Mapping[Node, tuple[Node, ...]], tangled: Mapping[Node, int]) -> tuple[Node, ...]:
     # Every tangled node has a tangled parent, so walking up must meet its own path.
     path = [next(iter(tangled))]
     while True:

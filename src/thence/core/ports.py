@@ -1,4 +1,4 @@
-"""The ports: what the packages of thence ask of the world outside, each with its promise and what a crash leaves behind.
+"""The ports: what the packages of thence ask of the world outside, with their promises, a crash included.
 
 A port without a contract suite does not exist: the suites are in `thence.testing.contracts`, and every implementation
 passes the same one. "Durable" means: it survives a crash of the process and a loss of power from the moment at which
@@ -143,9 +143,7 @@ class OffsetLog(Protocol):
         """
         ...
 
-    def finish(
-        self, app_id: str, version: int, state: Literal["completed", "failed"], *, token: int
-    ) -> None:
+    def finish(self, app_id: str, version: int, state: Literal["completed", "failed"], *, token: int) -> None:
         """Resolve a started record; to say the same again is nothing new. Other changes are `Rejected`."""
         ...
 

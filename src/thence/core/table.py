@@ -112,6 +112,6 @@ def apply(table: Table | None, operations: tuple[Operation, ...]) -> Table | Non
 
 
 def _meet(one: Column, other: Column) -> Column:
-    # A declared type comes from configuration and is the same in every batch; if not, the choice must not depend on order.
+    # A declared type is the same in every batch; should it not be, the choice must not depend on order.
     declared = max(one.sql_type or "", other.sql_type or "") or None
     return Column(one.name, promote(one.type, other.type), declared)

@@ -148,24 +148,21 @@ class _Reader:
 
     def section(self, kind: type[Any], tree: Tree, path: tuple[str, ...]) -> Any:
         """A struct from a mapping; what is wrong keeps its default and is noted."""
-        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
         values: dict[str, Any] = {}
-        for name, value in tree.items():
-            here = (*path, name)
-            if name not in fields:
-                self._unknown(here, value, list(fields))
-            elif _is_section(fields[name].type) and isinstance(value, dict):
-                values[name] = self.section(fields[name].type, value, here)
-            elif _is_section(fields[name].type) and isinstance(value, Leaf) and value.value is None:
-                continue  # `collect:` with nothing below it
+        for name in (key for key in tree if key not in fields):
+            self._unknown((*path, name), tree[name], list(fields))
+        for name, field in fields.items():
+            here, value = (*path, name), tree.get(name)
+            if _is_section(field) and (isinstance(value, dict) or _is_nothing(value)):
+                values[name] = self.section(field, value if isinstance(value, dict) else {}, here)
+            elif value is None:
+                self.origins[".".join(here)] = "default"
             else:
                 try:
-                    values[name] = self._leaf(fields[name].type, value, here)
+                    values[name] = self._leaf(field, value, here)
                 except ConfigError as problem:
                     self.problems.append(problem)
-        for name, field in fields.items():
-            if name not in values and not _is_section(field.type):
-                self.origins[".".join((*path, name))] = "default"
         return kind(**values)
 
     def _leaf(self, kind: Any, value: Tree | Leaf, path: tuple[str, ...]) -> Any:
@@ -226,7 +223,9 @@ class _Reader:
             return path.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise ConfigError(
-                "config.secret_file", f"{path}: {error.strerror}", advice="Name a file that this user may read."
+                "config.secret_file",
+                f"{path}: {error.strerror}",
+                advice="Name a file that this user may read.",
             ) from error
 
     def _unknown(self, path: tuple[str, ...], value: Tree | Leaf, known: Sequence[str]) -> None:
@@ -252,13 +251,19 @@ def _leaves(value: Tree | Leaf, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
             yield from _leaves(below, (*path, name))
 
 
+def _is_nothing(value: Tree | Leaf | None) -> bool:
+    return value is None or (isinstance(value, Leaf) and value.value is None)
+
+
 def _from_environment(value: Tree | Leaf) -> bool:
     return any(leaf.origin.startswith(PREFIX) for _, leaf in _leaves(value, ()))
 
 
 def _keys_at(kind: Any, path: tuple[str, ...]) -> tuple[str, ...]:
     for name in path:
-        types_of = {field.name: field.type for field in msgspec.structs.fields(kind)} if _is_section(kind) else {}
+        types_of = (
+            {field.name: field.type for field in msgspec.structs.fields(kind)} if _is_section(kind) else {}
+        )
         kind = types_of.get(name)
     return kind.__struct_fields__ if _is_section(kind) else ()
 

@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import socket
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,6 @@ from typing import Literal
 import msgspec
 
 from thence import __version__
-from thence.core.errors import ThenceError
 from thence.service.settings import Settings
 from thence.service.wire import address_in, unreachable
 
@@ -52,14 +50,18 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def _versions(_: Settings) -> Iterator[Finding]:
-    yield Finding("thence", "good", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    yield Finding(
+        "thence", "good", f"{__version__} on Python {platform.python_version()}, {platform.platform()}"
+    )
 
 
 def _extras(_: Settings) -> Iterator[Finding]:
     missing = [extra for extra, module in _EXTRAS.items() if importlib.util.find_spec(module) is None]
     if missing:
         line = f"pip install 'thence[{','.join(missing)}]'"
-        yield Finding("extras", "worth knowing", f"not installed: {', '.join(missing)}", f"If you need them: {line}")
+        yield Finding(
+            "extras", "worth knowing", f"not installed: {', '.join(missing)}", f"If you need them: {line}"
+        )
     else:
         yield Finding("extras", "good", f"installed: {', '.join(_EXTRAS)}")
 
@@ -71,7 +73,12 @@ def _rights(settings: Settings) -> Iterator[Finding]:
             file.write(b"thence")
             os.fsync(file.fileno())
     except OSError as error:
-        yield Finding("state", "bad", f"{folder}: {error.strerror}", "Choose a directory that you may write: --state DIR")
+        yield Finding(
+            "state",
+            "bad",
+            f"{folder}: {error.strerror}",
+            "Choose a directory that you may write: --state DIR",
+        )
     else:
         yield Finding("state", "good", f"{settings.state.absolute()} can be written")
 
@@ -90,9 +97,16 @@ def _clock(settings: Settings) -> Iterator[Finding]:
     with tempfile.NamedTemporaryFile() as file:
         apart = abs(Path(file.name).stat().st_mtime - now.timestamp())
     if now < _BUILT_AT:
-        yield Finding("clock", "bad", f"says {now:%Y-%m-%d %H:%M} UTC, before this thence was made", "Set the clock.")
+        yield Finding(
+            "clock", "bad", f"says {now:%Y-%m-%d %H:%M} UTC, before this thence was made", "Set the clock."
+        )
     elif apart > 2:  # noqa: PLR2004 - seconds
-        yield Finding("clock", "bad", f"{apart:.0f} s apart from that of the disk", "Let both follow the same time server.")
+        yield Finding(
+            "clock",
+            "bad",
+            f"{apart:.0f} s apart from that of the disk",
+            "Let both follow the same time server.",
+        )
     else:
         yield Finding("clock", "good", f"{now:%Y-%m-%d %H:%M:%S} UTC")
 

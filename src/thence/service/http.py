@@ -90,17 +90,23 @@ class Application:
     async def _respond(self, request: Request) -> Response:
         methods = self._routes.get(request.path)
         if methods is None:
-            return _error(404, "http.not_found", f"there is nothing at {request.path[:200]}", "GET / lists what is.")
+            return _error(
+                404, "http.not_found", f"there is nothing at {request.path[:200]}", "GET / lists what is."
+            )
         handler = methods.get("GET" if request.method == "HEAD" else request.method)
         if handler is None:
             allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
-            refused = _error(405, "http.method", f"{request.path} takes {allowed}", "Use one of these methods.")
+            refused = _error(
+                405, "http.method", f"{request.path} takes {allowed}", "Use one of these methods."
+            )
             return msgspec.structs.replace(refused, headers=(("allow", allowed),))
         try:
             return await handler(request)
         except Exception:  # boundary: one request fails, the server goes on
             _log.exception("a request failed", extra={"action": "request_failed", "route": request.path})
-            return _error(500, "http.internal", "something went wrong here", "The log has the trace id of this answer.")
+            return _error(
+                500, "http.internal", "something went wrong here", "The log has the trace id of this answer."
+            )
 
 
 class HttpServer:
@@ -148,6 +154,8 @@ class HttpServer:
             self.bind()
         config = uvicorn.Config(
             self._application,
+            interface="asgi3",
+            proxy_headers=False,
             loop="uvloop",
             http="httptools",
             ws="none",

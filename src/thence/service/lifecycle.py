@@ -129,7 +129,9 @@ class Lifecycle:
                 async with asyncio.timeout(max(deadline - self._clock.monotonic(), 0.5)):
                     await asyncio.to_thread(service.stop)
             except TimeoutError:
-                _log.error("did not stop in time", extra={"action": "service_stop_late", "service": service.name})
+                _log.error(
+                    "did not stop in time", extra={"action": "service_stop_late", "service": service.name}
+                )
             except ThenceError as error:
                 _log.error(str(error), extra={"action": "service_stop_failed", "service": service.name})
             if not failed:

@@ -30,7 +30,8 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for chatty in ("py4j", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
 
 

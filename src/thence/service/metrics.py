@@ -6,7 +6,7 @@ in docs/reference/metrics.md, and a test keeps that true.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
@@ -22,9 +22,10 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class Metrics:
     """The registry of one process."""
 
-    def __init__(self, statuses: Callable[[], Iterable[Status]]) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_Services(statuses))
+        self._services = _Services()
+        self.registry.register(self._services)
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "thence_http_requests",
@@ -40,15 +41,15 @@ class Metrics:
             registry=self.registry,
         )
 
-    def render(self, accept: str) -> tuple[bytes, str]:
+    def render(self, accept: str, statuses: Sequence[Status]) -> tuple[bytes, str]:
         """All metrics, and the content type that suits the reader."""
+        self._services.statuses = statuses
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
 
 class _Services(Collector):
-    def __init__(self, statuses: Callable[[], Iterable[Status]]) -> None:
-        self._statuses = statuses
+    statuses: Sequence[Status] = ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         build = GaugeMetricFamily("thence_build", "Always 1; the version is the label.", labels=["version"])
@@ -57,7 +58,7 @@ class _Services(Collector):
         start = GaugeMetricFamily(
             "thence_service_start_seconds", "How long a service took to get ready.", labels=["service"]
         )
-        for status in self._statuses():
+        for status in self.statuses:
             ready.add_metric([status.name], float(status.phase == "ready"))
             start.add_metric([status.name], status.seconds)
         return (build, ready, start)

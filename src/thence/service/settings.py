@@ -39,6 +39,7 @@ class Address(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Address:
+        """Check the text."""
         host, _, port = text.rpartition(":")
         if not host or not (port.isascii() and port.isdigit()) or int(port) > _LAST_PORT:
             raise ValueError("Expected an address such as `127.0.0.1:8080`")

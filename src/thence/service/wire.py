@@ -6,10 +6,11 @@ import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from thence import __version__, web
-from thence.service.http import Application, HttpServer, Request, Response, Routes, answer
+from thence.service.http import Application, Asgi, Handler, HttpServer, Request, Response, Routes, answer
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
 from thence.service.settings import Secret, Settings
@@ -26,7 +27,7 @@ class Up:
         self.store = _store(settings, state)
         services: Sequence[Service] = (self.store, self._http)
         self.lifecycle = Lifecycle(services, listener=listener)
-        self._metrics = Metrics(lambda: self.lifecycle.statuses)
+        self._metrics = Metrics()
         self._answer = Application(self._routes(settings), self._metrics)
 
     async def run(self, *, until_ready: bool = False) -> None:
@@ -39,8 +40,8 @@ class Up:
         """Where the page is."""
         return self._http.url
 
-    async def _application(self, *arguments: object) -> None:
-        await self._answer(*arguments)  # type: ignore[arg-type] # ASGI hands over exactly these
+    async def _application(self, scope: dict[str, Any], receive: Asgi, send: Asgi) -> None:
+        await self._answer(scope, receive, send)
 
     def _routes(self, settings: Settings) -> Routes:
         routes = {
@@ -60,7 +61,8 @@ class Up:
         return answer(body, 200 if ready else 503)
 
     async def _show_metrics(self, request: Request) -> Response:
-        body, content_type = self._metrics.render(request.headers.get("accept", ""))
+        statuses = await self.lifecycle.examine()
+        body, content_type = self._metrics.render(request.headers.get("accept", ""), statuses)
         return Response(body, content_type=content_type)
 
 
@@ -129,7 +131,7 @@ def _store(settings: Settings, state: Path) -> EmbeddedStore | OwnStore:
     return EmbeddedStore(state / "postgres", settings.store.port)
 
 
-def _page(name: str):  # type: ignore[no-untyped-def]
+def _page(name: str) -> Handler:
     body, content_type = web.read(name)
 
     async def show(_: Request) -> Response:

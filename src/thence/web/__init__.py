@@ -7,7 +7,10 @@ from importlib.resources import files
 PAGES = {"/": "index.html", "/style.css": "style.css", "/page.js": "page.js", "/icon.svg": "icon.svg"}
 
 HEADERS = (
-    ("content-security-policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"),
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'",
+    ),
     ("referrer-policy", "no-referrer"),
     ("cache-control", "no-cache"),
 )

@@ -1,0 +1,1 @@
+"""Measurements. `./dev bench` lists them; no test asserts a time."""
