@@ -7,6 +7,7 @@ is still a process that works in the data directory, so it never hits a process 
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import IO
@@ -63,6 +64,7 @@ class Guardian:
         return subprocess.Popen(
             ["/bin/sh", "-c", SCRIPT, "thence-guardian", str(self._data)],
             cwd="/",
+            env={"PATH": os.defpath},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
