@@ -16,6 +16,8 @@ from typing import Literal
 import msgspec
 
 from thence import __version__
+from thence.core.errors import ThenceError
+from thence.service.engine import Engine
 from thence.service.settings import Settings
 from thence.service.wire import address_in, unreachable
 
@@ -56,7 +58,7 @@ def _versions(_: Settings) -> Iterator[Finding]:
 
 
 def _extras(_: Settings) -> Iterator[Finding]:
-    missing = [extra for extra, module in _EXTRAS.items() if importlib.util.find_spec(module) is None]
+    missing = [extra for extra in _EXTRAS if _missing(extra)]
     if missing:
         line = f"pip install 'thence[{','.join(missing)}]'"
         yield Finding(
@@ -133,6 +135,46 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding("store", "bad", trouble, "Start that PostgreSQL, or correct store.dsn.")
     else:
         yield Finding("store", "good", "{}:{} answers".format(*address_in(settings.store.dsn)))
+
+
+def _java(settings: Settings) -> Iterator[Finding]:
+    try:
+        java = Engine(settings).java()
+    except ThenceError as error:
+        yield Finding("java", "bad", error.message, error.advice)
+    else:
+        yield Finding("java", "good", f"{java.release} ({java.origin}) in {java.home}")
+
+
+def _jars(settings: Settings) -> Iterator[Finding]:
+    if _missing("spark") or not (settings.state / "jars").exists():
+        yield Finding(
+            "jars",
+            "worth knowing",
+            "not fetched yet",
+            "Spark fetches them when it starts, or: thence engine jars --fetch",
+        )
+        return
+    try:
+        problems = Engine(settings).jars().check()
+    except ThenceError as error:
+        yield Finding("jars", "bad", error.message, error.advice)
+        return
+    damaged = [each.jar.file_name for each in problems if each.kind == "damaged"]
+    if damaged:
+        yield Finding(
+            "jars", "bad", f"damaged: {', '.join(damaged)}", "Fetch them anew: thence engine jars --fetch"
+        )
+    elif problems:
+        yield Finding(
+            "jars", "worth knowing", f"{len(problems)} not fetched yet", "thence engine jars --fetch"
+        )
+    else:
+        yield Finding("jars", "good", "all here, and as the lock says")
+
+
+def _missing(extra: str) -> bool:
+    return importlib.util.find_spec(_EXTRAS[extra]) is None
 
 
 def _existing(path: Path) -> Path:
