@@ -51,7 +51,7 @@ def jars(
         put_json([{"jar": each.jar.file_name, "kind": each.kind} for each in problems])
     elif not as_json:
         for each in problems:
-            put(f"{each.kind:8} {each.jar.file_name}")
+            put(f"{each.kind:8} {each.jar.group:6} {each.jar.file_name}")
         say(
             "Fetch them: thence engine jars --fetch"
             if problems
@@ -71,7 +71,7 @@ def check_engine(context: typer.Context, as_json: AsJson = False) -> None:
     for name in ("spark", "delta", "scala", "java", "python", "master"):
         put(f"{name:10} {getattr(report, name)}")
     for executor in report.executors:
-        put(f"executor   {executor}")
+        put(f"executor   Python {executor.python} on {executor.platform} ({executor.place})")
     for name, seconds in report.seconds.items():
         put(f"{name:10} {seconds:.1f} s")
     say(f"Wrote {report.row_count} rows to a Delta table and read them back.")

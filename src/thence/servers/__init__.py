@@ -1,5 +1,4 @@
-"""Real servers that thence starts for you.
+"""Real servers that thence starts for you: PostgreSQL from a wheel, a Kafka broker from locked jars.
 
-Each is a process of its own under supervision: started with sane settings on the loopback, restarted when it dies,
-stopped in order. They hand out an address or a DSN; whoever uses it cannot tell who started the server.
+They hand out an address. Whoever uses it does not know who started the server, and a server of your own does as well.
 """

@@ -156,7 +156,7 @@ def _jars(settings: Settings) -> Iterator[Finding]:
         )
         return
     try:
-        problems = Engine(settings).jars().check()
+        problems = Engine(settings).jars().check("spark")
     except ThenceError as error:
         yield Finding("jars", "bad", error.message, error.advice)
         return

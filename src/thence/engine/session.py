@@ -1,0 +1,138 @@
+"""The Spark session: one per process, started with our settings and ended without a trace.
+
+After `stop_session` no Java process is left, whether the work went well or not; when this process dies without
+stopping, its JVM leaves by itself. What a crash can leave are files below the engine's directory.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from thence.core.errors import InvariantBroken
+from thence.engine.archive import ClassArchive
+from thence.engine.conf import EngineSettings, environment, spark_conf
+from thence.engine.executors import probe_executors
+from thence.engine.gateway import DriverProcess, launch, variables
+from thence.engine.java import Java
+from thence.engine.shipment import ship
+from thence.engine.wheel import spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+_STOP_SECONDS = 15.0
+_running: dict[int, DriverProcess] = {}  # by the gateway's id; PySpark itself allows one per process
+
+
+def start_session(
+    settings: EngineSettings, jars: Sequence[Path], java: Java, *, java_options: Sequence[str] | None = None
+) -> SparkSession:
+    """Start the JVM and the session. On a cluster, also see that executors can run our code."""
+    home = spark_home()
+    for name in ("tmp", "warehouse"):
+        (settings.directory / name).mkdir(parents=True, exist_ok=True)
+    if java_options is None:
+        java_options = ClassArchive(settings.directory, java, jars).options()
+    shipment = {} if settings.is_local else ship(settings.directory / "shipment")
+    conf = spark_conf(settings, jars, java_options, shipment)
+    session = _start(settings, conf, home, environment(settings, home, java.home))
+    if not settings.is_local:
+        try:
+            probe_executors(session, wait_seconds=settings.executor_wait_seconds)
+        except BaseException:
+            stop_session(session)
+            raise
+    _log.info("Spark is up", extra={"action": "spark_started", "master": settings.master, "java": java.release})
+    return session
+
+
+def stop_session(session: SparkSession, *, wait_seconds: float = _STOP_SECONDS) -> None:
+    """End the session and its JVM. Stopping twice does nothing."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    process = _running.pop(id(gateway), None)
+    if gateway is None or process is None:
+        return
+    try:
+        _stop_gently(session, gateway)
+    finally:
+        SparkContext._gateway = SparkContext._jvm = None
+        process.end(wait_seconds)
+    _log.info("Spark has stopped", extra={"action": "spark_stopped"})
+
+
+@contextmanager
+def session(settings: EngineSettings, jars: Sequence[Path], java: Java) -> Iterator[SparkSession]:
+    """A session for the length of a `with` block."""
+    spark = start_session(settings, jars, java)
+    try:
+        yield spark
+    finally:
+        stop_session(spark)
+
+
+def _start(
+    settings: EngineSettings, conf: Mapping[str, str], home: Path, values: Mapping[str, str]
+) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is not None:
+        raise InvariantBroken("engine.second_session", "this process has a Spark session already")
+    log = settings.directory / "spark.log"
+    process, gateway = launch(home, conf, values, settings.directory / "tmp", log)
+    _running[id(gateway)] = process
+    try:
+        with variables(values), _interrupts_untouched():
+            pairs = list(conf.items())
+            context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(pairs), gateway=gateway)
+        return SparkSession(context)
+    except BaseException:
+        _running.pop(id(gateway))
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+        process.end(_STOP_SECONDS)
+        raise
+
+
+def _stop_gently(session: SparkSession, gateway: Any) -> None:
+    from py4j.protocol import Py4JError
+
+    root = session.sparkContext._jvm and _root_of(session)
+    try:
+        session.stop()
+        gateway.shutdown()
+    except (Py4JError, OSError) as error:
+        # The JVM died before us; what is left is to forget it.
+        _log.warning("Spark did not stop cleanly: %s", error, extra={"action": "spark_lost"})
+    finally:
+        if root in sys.path:
+            sys.path.remove(root)
+
+
+def _root_of(session: SparkSession) -> str:
+    from pyspark import SparkFiles
+
+    return SparkFiles.getRootDirectory()
+
+
+@contextmanager
+def _interrupts_untouched() -> Iterator[None]:
+    # PySpark takes SIGINT for itself; signals belong to whoever runs the process.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)

@@ -1,0 +1,1 @@
+"""What tests of thence and of its extensions need: contract suites, faults, and small real servers."""
