@@ -25,22 +25,31 @@ class Journal(Protocol):
     """A durable, ordered log with one cursor for each destination.
 
     Appending: when `append` returns, all its events are durable, at consecutive positions, in the order given. If the
-    process dies before that, any prefix of them may be there, and never an event without those before it.
+    process dies before that, any prefix of them may be there, and never an event without those before it. Positions
+    are never used twice. Threads may append at the same time; a reader sees no event before those in front of it.
 
-    Limits: a full journal either refuses (`Unavailable`, code `journal.full`) or expires its oldest records. What
-    expires is counted at every cursor that had not passed it.
+    Limits: to make room, a journal may forget records that every cursor has passed, and none while it has no cursor.
+    When that is not enough it is full, and either refuses (`Unavailable`, code `journal.full`) or expires its oldest
+    records. What expires is counted at every cursor that had not passed it.
     """
 
     def append(self, events: Sequence[Event]) -> range:
-        """Make events durable; return their positions."""
+        """Make events durable; return their positions. Appending none changes nothing and returns an empty range."""
         ...
 
     def cursor(self, name: str, *, start: Literal["oldest", "newest"] = "oldest") -> Cursor:
-        """Open a cursor, or make it. `start` is for a new one: records before it count as skipped."""
+        """Open a cursor, or make it durably.
+
+        `start` is for a new one: at the oldest record that is still there or after the newest. All records before
+        that count as skipped, whatever became of them.
+        """
         ...
 
     def drop_cursor(self, name: str) -> None:
-        """Forget a cursor, so that it holds nothing back any more. Forgetting an unknown one does nothing."""
+        """Forget a cursor, so that it holds nothing back any more. Forgetting an unknown one does nothing.
+
+        Whoever still reads, settles or counts with it is `Rejected` (code `journal.cursor_dropped`).
+        """
         ...
 
     def cursors(self) -> Sequence[str]:
@@ -57,6 +66,10 @@ class Cursor(Protocol):
 
     A crash leaves the cursor where the last `settle` that returned put it, or one that was under way: the position and
     its counts always move together. Records read and not settled are read again: delivery is at least once.
+
+    A cursor object serves one reader. When records expire under that reader's hands, `ahead` and `settle` still mean
+    the records as its last `read` without `ahead` saw them: what it settles then was not lost, and is counted as it
+    says and no longer as expired.
     """
 
     def read(self, limit: int, *, ahead: int = 0) -> Sequence[Record]:
@@ -95,11 +108,17 @@ class Lock(Protocol):
     """
 
     def acquire(self, name: str, *, holder: str, seconds: float) -> Lease:
-        """Take a free lock, or raise `Unavailable` (code `lock.held`) at once, naming the holder."""
+        """Take a free lock, or raise `Unavailable` (code `lock.held`) at once, naming the holder.
+
+        A lock that is held is not free for its own holder either: a name is no identity.
+        """
         ...
 
     def renew(self, lease: Lease, *, seconds: float) -> Lease:
-        """Move the end of a lease that is still held, or raise `Rejected` (code `lock.lost`)."""
+        """Move the end of a lease that is still held, or raise `Rejected` (code `lock.lost`).
+
+        The token stays. A lease whose time is over is lost, also when nobody else has taken the lock.
+        """
         ...
 
     def release(self, lease: Lease) -> None:
@@ -138,13 +157,20 @@ class OffsetLog(Protocol):
     def start(self, record: OffsetRecord) -> None:
         """Write a started record.
 
-        Refused with `Rejected`: code `offsets.fenced` when a higher token has written, `offsets.version` when the
-        version is not the latest plus one, `offsets.unresolved` when the latest is still started.
+        Refused with `Rejected`, the first that applies: code `offsets.fenced` when a higher token has written,
+        `offsets.version` when the version is not the latest plus one, `offsets.unresolved` when the latest is still
+        started. The first record of a stream may have any version, so that a lost log can be rebuilt from the table.
         """
         ...
 
-    def finish(self, app_id: str, version: int, state: Literal["completed", "failed"], *, token: int) -> None:
-        """Resolve a started record; to say the same again is nothing new. Other changes are `Rejected`."""
+    def finish(
+        self, app_id: str, version: int, state: Literal["completed", "failed"], *, token: int
+    ) -> None:
+        """Resolve a started record; to say the same again is nothing new.
+
+        `Rejected`: code `offsets.fenced` when a higher token has written, `offsets.unknown` when there is no such
+        record, `offsets.resolved` when it was resolved the other way. A finish is a write: its token fences too.
+        """
         ...
 
 
@@ -171,13 +197,18 @@ class DeadLetters(Protocol):
     """
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep letters, all or none."""
+        """Keep letters, all or none. Of two with the same id the later one stays."""
         ...
 
     def find(
-        self, *, stage: str | None = None, code: str | None = None, limit: int = 100
+        self,
+        *,
+        stage: str | None = None,
+        code: str | None = None,
+        after: UUID | None = None,
+        limit: int = 100,
     ) -> Sequence[DeadLetter]:
-        """Letters in the order of their ids."""
+        """Letters in the order of their ids; `after` leaves out all up to that id, so that one can turn pages."""
         ...
 
     def remove(self, ids: Iterable[UUID]) -> int:
@@ -185,7 +216,7 @@ class DeadLetters(Protocol):
         ...
 
     def count(self) -> Mapping[tuple[str, str], int]:
-        """How many there are for each stage and code."""
+        """How many there are for each stage and code that has any."""
         ...
 
 
@@ -203,11 +234,12 @@ class Backend(Protocol):
     """What the forwarder sends events to.
 
     `Unavailable` means that none of the events arrived, `OutcomeUnknown` that some may have: the forwarder sends them
-    again with the same ids, so that a backend can see that they are the same. Order is that of the sequence.
+    again with the same ids, so that a backend can see that they are the same. Order is that of the sequence. A send
+    that was cancelled may have delivered a prefix; the backend can be used afterwards.
     """
 
     async def send(self, events: Sequence[Event]) -> Sent:
-        """Deliver events in order, up to the first that is refused."""
+        """Deliver events in order, up to the first that is refused; none after that one arrives."""
         ...
 
     async def close(self) -> None:
@@ -230,7 +262,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The destination's own record of a load."""
+    """The destination's own record of a load. `rows` counts them as they came, replaced ones included."""
 
     load: Load
     rows: int
@@ -248,14 +280,20 @@ class Warehouse(Protocol):
         ...
 
     def patch(self, table: str, operations: Sequence[Operation]) -> Table:
-        """Apply operations; those whose effect is there already do nothing. Returns the table afterwards."""
+        """Apply operations as `core.table.apply` does; return the table afterwards.
+
+        Operations whose effect is there already do nothing, so that a plan made from an older look at the table does
+        no harm: it never narrows or removes. `Rejected` (code `warehouse.missing`) when there is no such table.
+        """
         ...
 
     def write(self, load: Load, rows: ArrowStream) -> Receipt:
         """Write all rows of a load, or return the receipt of the same load written before.
 
-        With a primary key, the last row with a key wins. `Rejected` (code `warehouse.columns`) when the rows have a
-        column that the table has not; nothing is written then.
+        Columns are matched by name; those that the rows lack are null. With a primary key, the last row with a key
+        wins as a whole, so that the result does not depend on how rows were divided into loads. `Rejected` when the
+        rows have a column that the table has not (code `warehouse.columns`) or there is no table
+        (`warehouse.missing`); then, and when reading the rows fails, nothing is written.
         """
         ...
 

@@ -6,10 +6,11 @@ returns operations, which can be printed, compared and applied. Rendering them a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from thence.core.errors import Rejected
 from thence.core.types import JsonType, promote, widens_to
 
 
@@ -94,21 +95,46 @@ def plan(
     return tuple(operations)
 
 
-def apply(table: Table | None, operations: tuple[Operation, ...]) -> Table | None:
-    """The table as it stands after the operations: the model that destinations are tested against."""
+def apply(table: Table | None, operations: Iterable[Operation]) -> Table | None:
+    """The table as it stands after the operations: the model that destinations are tested against.
+
+    An operation whose effect is there already does nothing. So a plan that was made from an older look at the table
+    never takes anything away from it.
+    """
     for operation in operations:
-        match operation:
-            case CreateTable(created):
-                table = created
-            case AddColumn(_, column) if table is not None:
-                columns = {**table.columns, column.name: column}
-                table = msgspec.structs.replace(table, columns=columns)
-            case WidenColumn(_, name, _, after) if table is not None:
-                widened = msgspec.structs.replace(table.columns[name], type=after)
-                table = msgspec.structs.replace(table, columns={**table.columns, name: widened})
-            case SetPrimaryKey(_, key) if table is not None:
-                table = msgspec.structs.replace(table, primary_key=key)
+        if isinstance(operation, CreateTable):
+            table = table or operation.table
+        elif table is None:
+            raise Rejected(
+                "warehouse.missing",
+                f"the table {operation.table} is not there",
+                advice="Look at the table again and make a new plan.",
+            )
+        else:
+            table = _alter(table, operation)
     return table
+
+
+def _alter(table: Table, operation: AddColumn | WidenColumn | SetPrimaryKey) -> Table:
+    match operation:
+        case AddColumn(_, column):
+            columns = {**table.columns, column.name: table.columns.get(column.name, column)}
+        case WidenColumn(_, name, _, after):
+            columns = {**table.columns, name: _widened(table, name, after)}
+        case SetPrimaryKey(_, key):
+            return msgspec.structs.replace(table, primary_key=key)
+    return msgspec.structs.replace(table, columns=columns)
+
+
+def _widened(table: Table, name: str, after: JsonType) -> Column:
+    column = table.columns.get(name)
+    if column is None:
+        raise Rejected(
+            "warehouse.missing",
+            f"the table {table.name} has no column {name}",
+            advice="Look at the table again and make a new plan.",
+        )
+    return msgspec.structs.replace(column, type=promote(column.type, after))
 
 
 def _meet(one: Column, other: Column) -> Column:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from thence.core.errors import InvariantBroken
+
 
 class Settled(msgspec.Struct, frozen=True):
     """What became of a run of records: each is counted exactly once."""
@@ -18,6 +20,11 @@ class Settled(msgspec.Struct, frozen=True):
     filtered: int = 0
     skipped: int = 0
     expired: int = 0
+
+    def __post_init__(self) -> None:
+        # A negative count would let the law hold while records are lost.
+        if min(self.delivered, self.parked, self.filtered, self.skipped, self.expired) < 0:
+            raise InvariantBroken("tally.negative", f"a count below zero in {self}")
 
     @property
     def total(self) -> int:
