@@ -50,7 +50,9 @@ def start_session(
         except BaseException:
             stop_session(session)
             raise
-    _log.info("Spark is up", extra={"action": "spark_started", "master": settings.master, "java": java.release})
+    _log.info(
+        "Spark is up", extra={"action": "spark_started", "master": settings.master, "java": java.release}
+    )
     return session
 
 
