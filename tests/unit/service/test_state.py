@@ -8,7 +8,8 @@ import os
 import pytest
 
 from thence.core.errors import ConfigError, Rejected, Unavailable
-from thence.service.state import StateDirectory, write_durably
+from thence.disk import durable
+from thence.service.state import StateDirectory
 
 
 def test_a_second_owner_is_refused_and_told_who_has_it(tmp_path):
@@ -53,7 +54,7 @@ def test_others_on_the_machine_cannot_look_in(tmp_path):
 
 
 def test_a_durable_write_replaces_the_whole_file(tmp_path):
-    write_durably(tmp_path / "f", b"long content")
-    write_durably(tmp_path / "f", b"short")
+    durable.write(tmp_path / "f", b"long content")
+    durable.write(tmp_path / "f", b"short")
     assert (tmp_path / "f").read_bytes() == b"short"
     assert [each.name for each in tmp_path.iterdir()] == ["f"]
