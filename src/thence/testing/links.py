@@ -72,16 +72,19 @@ class Link:
         self._client = client
         self._server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._reset = False
+        self._ending = False
         for end in (self._client, self._server):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.ended = asyncio.create_task(self._serve(server))
-        """Done when both connections are closed."""
+        # A task that is cancelled before its first step runs no `finally` of its own.
+        self.ended.add_done_callback(self._close_ends)
 
     async def close(self, *, reset: bool = False) -> None:
         """End the link now."""
-        self._reset = reset
-        self.ended.cancel()
+        if not self._ending:
+            self._reset = reset
+            self.ended.cancel()
         await asyncio.wait([self.ended])
 
     async def _serve(self, server: tuple[str, int]) -> None:
@@ -96,12 +99,13 @@ class Link:
         except (_Broken, OSError):
             self._reset = True
         finally:
+            # From here on nobody cancels this task: the pumps let go of the sockets before those are closed.
+            self._ending = True
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            self._close_ends()
 
-    def _close_ends(self) -> None:
+    def _close_ends(self, _: asyncio.Task[None]) -> None:
         for end in (self._client, self._server):
             if self._reset:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
