@@ -343,9 +343,22 @@ class JournalContract(Contract[Journal]):
         assert law(cursor) == Tally(count, Settled(), count)
         assert [record.event for record in cursor.read(count)] == [large(n) for n in range(1, count + 1)]
         with pytest.raises(Unavailable) as caught:
-            journal.append([large(_MANY + n) for n in range(count)])
+            journal.append([large(_MANY), large(_MANY + 1)])
         assert caught.value.code == "journal.full"
         assert law(cursor) == Tally(count, Settled(), count)
+
+    def test_a_batch_is_refused_whole(self, place: Place[Journal]) -> None:
+        """A journal with some room takes all of a batch that is larger than itself, or nothing of it."""
+        journal = place.keep(self.open_small(place.directory, place.clock, when_full="refuse"))
+        cursor = journal.cursor("reader")
+        count = fill(journal)
+        cursor.settle(Settled(delivered=count))
+        taken = 2 * count
+        try:
+            journal.append([large(_MANY + number) for number in range(taken)])
+        except Unavailable:
+            taken = 0
+        assert law(cursor) == Tally(count + taken, Settled(delivered=count), taken)
 
     def test_settling_makes_room(self, place: Place[Journal]) -> None:
         """Records that every cursor has passed may go, and their positions are not used again."""
