@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from itertools import accumulate
 from typing import NoReturn
 
 import msgspec
@@ -19,10 +20,13 @@ from thence.core.errors import InvalidEvent
 DEPTH_LIMIT = 100
 
 _BRACKETS = bytes.maketrans(b"[]", b"{}")
+_STEPS = bytes.maketrans(b"{}", b"\x01\xff")  # as signed bytes: one level in, one level out
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"{}[]'))
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Python reads integers of at most 4,300 digits; the check needs only that it is one, and its sign.
-_STRING_OR_LONG_INTEGER = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?\d{30})\d{970,}+(?![\d.eE])', re.DOTALL)
+_STRING_OR_LONG_NUMBER = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|(?<!\d)(?P<start>-?\d{30})\d{970,}+(?P<more>[.eE]?)', re.DOTALL
+)
 _POSITION = re.compile(r"\(byte (\d+)\)")
 _LONE_SURROGATE = re.compile(
     rb"(?<!\\)(?:\\\\)*+(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|\\u[dD][c-fC-F])"
@@ -56,40 +60,38 @@ def split(payload: bytes, depth_limit: int = DEPTH_LIMIT) -> list[bytes]:
 
 def too_deep(payload: bytes, limit: int) -> bool:
     """Whether objects and arrays are nested deeper than the limit; linear, and never recursive."""
-    if payload.count(b"{") + payload.count(b"[") <= limit:
+    marks = payload.translate(_BRACKETS, _NOT_STRUCTURE)
+    if marks.count(b"{") <= limit:
         return False
-    return _levels(_structure(payload), limit) > limit
-
-
-def _structure(payload: bytes) -> bytes:
-    """The brackets of a JSON text, outside of strings, all written as braces."""
     if b"\\" in payload:
-        payload = payload.replace(rb"\\", b"").replace(rb"\"", b"")
+        marks = payload.replace(rb"\\", b"").replace(rb"\"", b"").translate(_BRACKETS, _NOT_STRUCTURE)
+    return _deepest(_outside_of_strings(marks)) > limit
+
+
+def _outside_of_strings(marks: bytes) -> bytes:
     # Two quotes side by side change nothing for what stands around them; few are left then.
-    marks = payload.translate(_BRACKETS, _NOT_STRUCTURE).replace(b'""', b"")
-    return b"".join(marks.split(b'"')[::2]) if b'"' in marks else marks
+    marks = marks.replace(b'""', b"")
+    return b"".join(marks.split(b'"')[::2])
 
 
-def _levels(braces: bytes, limit: int) -> int:
-    """How many levels of innermost pairs can be taken away, up to one above the limit."""
-    for level in range(limit + 1):
-        inner = braces.replace(b"{}", b"")
-        if len(inner) == len(braces):
-            # What is left does not match: it is no JSON, and the parser says where. Unless it only opens.
-            return level + inner.count(b"{")
-        braces = inner
-    return limit + 1
+def _deepest(braces: bytes) -> int:
+    return max(accumulate(memoryview(braces.translate(_STEPS)).cast("b")), default=0)
 
 
 def _second_look(payload: bytes, error: Exception, depth_limit: int) -> object:
     """A text with integers that are too long for Python is parsed with their first digits instead."""
     if "Integer value out of range" in str(error):
-        shortened = _STRING_OR_LONG_INTEGER.sub(lambda found: found[1] or found[0], payload)
+        shortened = _STRING_OR_LONG_NUMBER.sub(_shorten, payload)
         try:
             return _decode(shortened)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as second:
             _explain(shortened, second, depth_limit)
     _explain(payload, error, depth_limit)
+
+
+def _shorten(found: re.Match[bytes]) -> bytes:
+    is_integer = found["start"] and not found["more"]
+    return found["start"] if is_integer else found[0]
 
 
 def _explain(payload: bytes, error: Exception, depth_limit: int) -> NoReturn:
