@@ -44,11 +44,19 @@ class PublishedFacet(NamedTuple):
 
 def shared_folder() -> Path:
     """The folder of cases beside the repository; tests that need it are skipped where it is not."""
-    root = Path(__file__).resolve().parents[1]
-    folder = Path(os.environ.get("THENCE_SHARED") or root.parent / "shared") / "cases" / "openlineage"
+    folder = Path(os.environ.get("THENCE_SHARED") or repository().parent / "shared") / "cases" / "openlineage"
     if not folder.is_dir():
         pytest.skip(f"the shared OpenLineage cases are not at {folder}; THENCE_SHARED names their folder")
     return folder
+
+
+def repository() -> Path:
+    """The root of the repository, also from a second working tree of it."""
+    root = Path(__file__).resolve().parents[1]
+    link = root / ".git"
+    if link.is_file():
+        return Path(link.read_text("utf-8").removeprefix("gitdir: ").strip()).parents[2]
+    return root
 
 
 class Published:
@@ -86,17 +94,18 @@ class Published:
             schema = schema[part]
         return schema, document
 
-    def example(self, facet: PublishedFacet, rng: random.Random) -> Json:
-        """A facet that is valid by its published schema, with formats."""
-        return Examples(self, rng).make({"$ref": facet.ref}, facet.ref.partition("#")[0])
+    def example(self, facet: PublishedFacet, rng: random.Random, *, density: float = 0.6) -> Json:
+        """A facet that is valid by its published schema, with formats, and with this share of optional fields."""
+        return Examples(self, rng, density).make({"$ref": facet.ref}, facet.ref.partition("#")[0])
 
 
 class Examples:
     """Makes valid instances of published schemas."""
 
-    def __init__(self, published: Published, rng: random.Random) -> None:
+    def __init__(self, published: Published, rng: random.Random, density: float) -> None:
         self.published = published
         self.rng = rng
+        self.density = density
 
     def make(self, schema: Json, home: str, depth: int = 0) -> Json:
         if "$ref" in schema:
@@ -123,7 +132,7 @@ class Examples:
             case "boolean":
                 return self.rng.random() < 0.5
             case "array":
-                count = 0 if depth > 6 else self.rng.randrange(3)
+                count = 0 if depth > 6 else self.rng.randint(int(self.density), 2)
                 return [self.make(schema["items"], home, depth + 1) for _ in range(count)]
         return self.mapping(schema, home, depth)
 
@@ -149,12 +158,12 @@ class Examples:
             for name in fields
             if name in required
             or name in together
-            or (name not in schema.get("dependentRequired", ()) and depth < 7 and self.rng.random() < 0.6)
+            or (name not in schema.get("dependentRequired", ()) and depth < 7 and self.rng.random() < self.density)
         ]
         made = {name: self.make(fields[name], home, depth + 1) for name in chosen}
         if rest and depth < 7:
             inner = rest if isinstance(rest, dict) else {"type": "integer"}
-            made |= {f"k/{i}": self.make(inner, home, depth + 1) for i in range(self.rng.randrange(3))}
+            made |= {f"k/{i}": self.make(inner, home, depth + 1) for i in range(self.rng.randint(int(self.density), 2))}
         return made
 
 
@@ -178,7 +187,7 @@ ODDITIES: list[Json] = [
 def mutate(value: Json, rng: random.Random) -> Json:
     """A copy with one thing changed somewhere: dropped, replaced, added, renamed, nested or taken out."""
     box = [copy.deepcopy(value)]
-    spots = list(_spots(box))
+    spots = list(spots_of(box))
     holder, key = rng.choice(spots)
     inner = holder[key]
     match rng.randrange(7):
@@ -197,11 +206,12 @@ def mutate(value: Json, rng: random.Random) -> Json:
     return box[0]
 
 
-def _spots(holder: Json) -> Iterator[tuple[Json, Any]]:
+def spots_of(holder: Json) -> Iterator[tuple[Json, Any]]:
+    """Every place in an object or array, as its container and key."""
     for key in list(holder) if isinstance(holder, dict) else range(len(holder)):
         yield holder, key
         if isinstance(holder[key], dict | list):
-            yield from _spots(holder[key])
+            yield from spots_of(holder[key])
 
 
 def event_with(place: str, key: str, facet: Json, rng: random.Random) -> tuple[Json, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 
 import jsonschema_rs
 import pytest
 
-from tests.published import Json, Published, event_with, mutate, shared_folder
+from tests.published import ODDITIES, Json, Published, event_with, mutate, shared_folder, spots_of
 from thence.collect import spec
 from thence.collect.policy import Level
 from thence.collect.validate import Validator
@@ -80,6 +81,30 @@ def test_the_verdict_on_mutated_facets_is_that_of_the_published_schemas(
     pairs = {(facet.place, facet.key) for facet in published.facets}
     assert {(place, key) for place, key, valid in seen if valid} == pairs
     assert {(place, key) for place, key, valid in seen if not valid} == pairs
+
+
+def test_every_field_of_every_facet_left_out_and_replaced_by_every_oddity(
+    published: Published, validators: dict[Level, Validator]
+) -> None:
+    rng = random.Random(SEED + 3)
+    unions = [facet for facet in published.facets if facet.key in ("lineage", "subset")]
+    for facet in published.facets * 2 + unions * 3:
+        value = published.example(facet, rng, density=1.0)
+        event, _ = event_with(facet.place, facet.key, value, rng)
+        for holder, key in list(spots_of(value)):
+            for _ in with_each_fault(holder, key):
+                for level in (Level.STRICT, Level.SPEC):
+                    verdict = validators[level].check_value(event)
+                    assert verdict.valid is expected(published, event, level), (SEED, level, event, verdict)
+
+
+def with_each_fault(holder: Json, key: str | int) -> Iterator[None]:
+    original = holder.pop(key) if isinstance(holder, dict) else holder[key]
+    yield
+    for oddity in ODDITIES:
+        holder[key] = oddity
+        yield
+    holder[key] = original
 
 
 def test_facets_that_are_valid_by_the_published_schemas_are_valid_at_every_level(
