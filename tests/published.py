@@ -68,7 +68,7 @@ class Published:
         self.files = {doc["$id"]: doc for doc in (json.loads(path.read_text("utf-8")) for path in paths)}
         self.facets = [facet for doc in self.files.values() for facet in _facets(doc)]
         root = self.composed()
-        registry = jsonschema_rs.Registry(list(self.files.items()) + [(self.core["$id"], self.core)])
+        registry = jsonschema_rs.Registry([*self.files.items(), (self.core["$id"], self.core)])
         self.with_formats = jsonschema_rs.Draft202012Validator(
             root, registry=registry, validate_formats=True, offline=True
         )
@@ -158,12 +158,19 @@ class Examples:
             for name in fields
             if name in required
             or name in together
-            or (name not in schema.get("dependentRequired", ()) and depth < 7 and self.rng.random() < self.density)
+            or (
+                name not in schema.get("dependentRequired", ())
+                and depth < 7
+                and self.rng.random() < self.density
+            )
         ]
         made = {name: self.make(fields[name], home, depth + 1) for name in chosen}
         if rest and depth < 7:
             inner = rest if isinstance(rest, dict) else {"type": "integer"}
-            made |= {f"k/{i}": self.make(inner, home, depth + 1) for i in range(self.rng.randint(int(self.density), 2))}
+            made |= {
+                f"k/{i}": self.make(inner, home, depth + 1)
+                for i in range(self.rng.randint(int(self.density), 2))
+            }
         return made
 
 
@@ -196,7 +203,9 @@ def mutate(value: Json, rng: random.Random) -> Json:
         case 1:
             holder[key] = [inner] if rng.random() < 0.5 else {rng.choice(["x", "type", "name"]): inner}
         case 2 if isinstance(inner, dict):
-            inner[rng.choice(["x", "type", "name", "namespace", "field", "_deleted", "runId"])] = rng.choice(ODDITIES)
+            inner[rng.choice(["x", "type", "name", "namespace", "field", "_deleted", "runId"])] = rng.choice(
+                ODDITIES
+            )
         case 3 if isinstance(holder, dict):
             holder[f"{key}x"] = holder.pop(key)
         case 4 if isinstance(inner, dict | list) and inner:

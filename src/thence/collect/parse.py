@@ -80,13 +80,13 @@ def _deepest(braces: bytes) -> int:
 
 def _second_look(payload: bytes, error: Exception, depth_limit: int) -> object:
     """A text with integers that are too long for Python is parsed with their first digits instead."""
-    if "Integer value out of range" in str(error):
-        shortened = _STRING_OR_LONG_NUMBER.sub(_shorten, payload)
-        try:
-            return _decode(shortened)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as second:
-            _explain(shortened, second, depth_limit)
-    _explain(payload, error, depth_limit)
+    if "Integer value out of range" not in str(error):
+        _explain(payload, error, depth_limit)
+    shortened = _STRING_OR_LONG_NUMBER.sub(_shorten, payload)
+    try:
+        return _decode(shortened)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as second:
+        _explain(shortened, second, depth_limit)
 
 
 def _shorten(found: re.Match[bytes]) -> bytes:

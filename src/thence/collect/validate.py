@@ -111,7 +111,11 @@ class Validator:
                     patches[name] = "about:blank"
                     warnings.append(violation(name, "required", "is missing"))
         time = event.get("eventTime")
-        if self.policy.level is not Level.STRICT and isinstance(time, str) and has_format(f"{time}Z", "date-time"):
+        if (
+            self.policy.level is not Level.STRICT
+            and isinstance(time, str)
+            and has_format(f"{time}Z", "date-time")
+        ):
             patches["eventTime"] = f"{time}Z"
             warnings.append(violation("eventTime", "time_zone", "has no zone and is read as UTC", time))
         return event | patches, tuple(warnings)
