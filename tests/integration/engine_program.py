@@ -54,7 +54,9 @@ def jvm_of(spark: object) -> int:
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONWARNINGS", "error")
     try:
-        main(sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read(), type=Order, dec_hook=lambda t, v: t(v)))
+        main(
+            sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read(), type=Order, dec_hook=lambda t, v: t(v))
+        )
     except ThenceError as error:
         say(code=error.code, message=error.message, advice=error.advice)
         sys.exit(error.exit_code)

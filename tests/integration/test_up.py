@@ -71,8 +71,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def refused(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*THENCE, *arguments], capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload]
+def refused(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [*THENCE, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
     assert done.returncode in (1, 2, 75)
     assert "Traceback" not in done.stderr
     return done
@@ -241,7 +242,7 @@ def test_a_full_disk_is_said_and_nothing_is_left_half_made(tmp_path: Path) -> No
         str(tmp_path / "disk"),
         *command,
     ]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 75, done.stderr
     assert "state.full" in done.stderr
     assert "Traceback" not in done.stderr
@@ -267,7 +268,7 @@ def test_wrong_settings_start_nothing(tmp_path: Path, content: str, code: str) -
 def test_a_postgres_of_your_own_is_not_started_but_watched(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        address = "127.0.0.1:{}".format(free.getsockname()[1])
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     with up(tmp_path / "s", "--set", f"store.dsn=postgresql://me:hunter2@{address}/x") as running:
         status, _, body = running.get("/readyz")
         assert status == 503

@@ -21,20 +21,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("dist"))
 
 
-def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("THENCE_", "PYTHON", "VIRTUAL_ENV"))
-    }
-    return subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-        **options,
-    )  # type: ignore[call-overload, no-any-return]
+def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    ours = ("THENCE_", "PYTHON", "VIRTUAL_ENV")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, env=clean, cwd=cwd)
 
 
 def environment(directory: Path, wheel: Path, requirements: str) -> Path:

@@ -41,7 +41,9 @@ def record_archive(settings: EngineSettings, jars: Sequence[Path], java: Java) -
         return archive.path
     order = _Order(settings.directory, settings.driver_memory, tuple(jars), java)
     command = [sys.executable, "-m", "thence.engine.recording"]
-    done = subprocess.run(command, input=msgspec.json.encode(order, enc_hook=str), capture_output=True, check=False)
+    done = subprocess.run(
+        command, input=msgspec.json.encode(order, enc_hook=str), capture_output=True, check=False
+    )
     if done.returncode != 0 or not archive.path.exists():
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise Unavailable(
@@ -72,4 +74,6 @@ def _record(order: _Order) -> None:
 
 
 if __name__ == "__main__":
-    _record(msgspec.json.decode(sys.stdin.buffer.read(), type=_Order, dec_hook=lambda kind, value: kind(value)))
+    _record(
+        msgspec.json.decode(sys.stdin.buffer.read(), type=_Order, dec_hook=lambda kind, value: kind(value))
+    )
