@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 
@@ -208,3 +209,50 @@ def test_the_rules_are_documented() -> None:
         "unknown_field together format.uuid format.uri format.date-time time_range time_zone"
     )
     assert [rule for rule in rules.split() if f"`{rule}`" not in page] == []
+
+
+def test_whatever_bytes_come_there_is_a_verdict_and_python_agrees_what_is_json() -> None:
+    rng = random.Random(99)
+    validator = Validator()
+    pieces = [
+        b'"',
+        b"\\",
+        b"\\u",
+        b"d800",
+        b"[",
+        b"}",
+        b"\xff",
+        b"9" * 5000,
+        b"1e999",
+        b"-",
+        b",",
+        b":",
+        b"\0",
+        b"{}",
+    ]
+    readable = 0
+    for _ in range(5000):
+        at = rng.randrange(len(EVENT))
+        payload = EVENT[:at] + rng.choice(pieces) + EVENT[at + rng.randrange(3) :]
+        parsed = "json" not in "".join(found.rule for found in validator.check(payload).violations)
+        assert parsed is is_json(payload), payload
+        readable += parsed
+    assert 500 < readable < 4500
+
+
+def is_json(payload: bytes) -> bool:
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    def finite(text: str) -> float:
+        if math.isinf(number := float(text)):
+            refuse(text)
+        return number
+
+    try:
+        text = payload.decode("utf-8")
+        value = json.loads(text, parse_int=len, parse_float=finite, parse_constant=refuse)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair cannot be encoded
+    except ValueError:
+        return False
+    return True
