@@ -1,0 +1,57 @@
+"""What a handler is given and what it gives back.
+
+A handler returns its answer, or an awaitable of it. A future costs less than a coroutine, which needs a task: paths that
+are hot return a future that somebody else resolves, many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Literal
+
+import msgspec
+
+JSON = "application/json"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request. Header names are lower case. `body` is whole and decompressed, unless the route takes a stream."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    remote: str
+    traceparent: str
+    body: bytes = b""
+    stream: AsyncIterator[bytes] | None = None
+
+
+class Response(msgspec.Struct, frozen=True):
+    """One answer."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Handler = Callable[[Request], Response | Awaitable[Response]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """A handler, and how much it takes. `max_body_bytes` counts decompressed bytes."""
+
+    handler: Handler
+    body: Literal["none", "whole", "stream"] = "none"
+    max_body_bytes: int = 16 << 20
+
+
+def answer(content: object, status: int = 200, *, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    """An answer in JSON."""
+    return Response(msgspec.json.encode(content), status, JSON, headers)
+
+
+def refusal(status: int, code: str, message: str, advice: str, **more: object) -> Response:
+    """An error in JSON, of the same shape everywhere."""
+    return answer({"error": {"code": code, "message": message, "advice": advice, **more}}, status)
