@@ -200,9 +200,9 @@ class _Zstd:
             raise Damaged from error
 
     def _new(self) -> ZstdDecompressor:
-        return self._zstd.ZstdDecompressor(
-            options={self._zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
-        )
+        window = {self._zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+        stream: ZstdDecompressor = self._zstd.ZstdDecompressor(options=window)
+        return stream
 
     @property
     def waits(self) -> bool:

@@ -42,11 +42,10 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 def read_head(raw: bytes, limits: Limits) -> Head:
     """Read a head that ends in an empty line, or raise Refused."""
     _judge(raw)
-    lines = raw.decode("latin-1").split("\r\n")
-    del lines[-2:]
-    if len(lines) - 1 > limits.header_count:
-        raise too_large(f"{len(lines) - 1} header fields, {limits.header_count} are allowed")
-    method, target, is_latest = _request_line(lines[0], limits)
+    request_line, *lines = raw[: -len(END)].decode("latin-1").split("\r\n")
+    if len(lines) > limits.header_count:
+        raise too_large(f"{len(lines)} header fields, {limits.header_count} are allowed")
+    method, target, is_latest = _request_line(request_line, limits)
     headers = _fields(lines)
     if is_latest and "host" not in headers:
         raise malformed("there is no Host")
@@ -129,14 +128,14 @@ def _request_line(line: str, limits: Limits) -> tuple[str, str, bool]:
 
 def _fields(lines: list[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for number in range(1, len(lines)):
-        name, _, value = lines[number].partition(":")
-        name = name.lower()
+    for line in lines:
+        name, _, value = line.partition(":")
+        name, value = name.lower(), value.strip(" \t")
         if name in headers:
             if name in _ONCE:
                 raise malformed(f"{name} is there twice")
-            value = headers[name] + _REPEATABLE_WITH.get(name, ", ") + value.strip(" \t")
-        headers[name] = value.strip(" \t")
+            value = headers[name] + _REPEATABLE_WITH.get(name, ", ") + value
+        headers[name] = value
     return headers
 
 
