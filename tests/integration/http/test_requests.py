@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -271,9 +272,10 @@ def test_a_slow_reader_of_a_stream_slows_its_client_down() -> None:
         assert served.opened.wait(WAIT)
         client.socket.settimeout(1)
         sent = 200
-        with pytest.raises(TimeoutError):
+        with contextlib.suppress(TimeoutError):
             while sent < len(raw):
                 sent += client.socket.send(raw[sent : sent + (1 << 16)])
+        assert sent < len(raw)
         # The rest did not go into the server's memory: about its buffer and those of the kernel was taken.
         assert served.server.counters.received_bytes < 1 << 20
         client.socket.settimeout(WAIT)
@@ -301,7 +303,7 @@ def test_a_stream_whose_client_goes_away_ends_with_an_error() -> None:
         assert served.refused("client_gone") == 1
 
 
-def test_a_client_that_only_sends_gets_its_answers(served: Served) -> None:
+def test_a_client_that_only_sends_gets_its_answers() -> None:
     with serving() as served, served.client() as client:
         client.send(get("/later") + get("/echo?b"))
         client.socket.shutdown(socket.SHUT_WR)
