@@ -163,9 +163,7 @@ class OffsetLog(Protocol):
         """
         ...
 
-    def finish(
-        self, app_id: str, version: int, state: Literal["completed", "failed"], *, token: int
-    ) -> None:
+    def finish(self, app_id: str, version: int, state: Literal["completed", "failed"], *, token: int) -> None:
         """Resolve a started record; to say the same again is nothing new.
 
         `Rejected`: code `offsets.fenced` when a higher token has written, `offsets.unknown` when there is no such
