@@ -12,6 +12,10 @@ import typer
 from thence.cli.context import options_of, put, put_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.table import Table
+
     from thence.service.lifecycle import Status
 
 
@@ -49,7 +53,7 @@ class Checklist:
         self._live = sys.stdout.isatty() and not as_json
         self._statuses: dict[str, Status] = {}
         self.count = 0
-        self.on_ready = lambda: None
+        self.on_ready: Callable[[], None] = lambda: None
 
     def __enter__(self) -> None:
         if self._live:
@@ -88,7 +92,7 @@ class Checklist:
         else:
             put(f"{_SIGNS[status.phase][0]} {status.name:<12} {status.detail or status.phase}{_took(status)}")
 
-    def _lines(self) -> object:
+    def _lines(self) -> Table:
         from rich.table import Table
 
         table = Table.grid(padding=(0, 1))

@@ -1,1 +1,1 @@
-"""Files that are there after a crash: whole, owned by one process at a time, and forced to disk before anyone relies on them."""
+"""Files that are there after a crash: whole, owned by one process at a time, on disk before anyone relies on them."""

@@ -67,17 +67,15 @@ def spark_conf(
         "spark.databricks.delta.snapshotPartitions": "1",
         **_network(settings),
         **shipment,
-        **({} if settings.is_local else {"spark.jars": ",".join(map(str, jars))}),
         **settings.conf,
     }
     own = settings.conf.get
-    collector = [] if "-XX:+Use" in own("spark.driver.extraJavaOptions", "") else ["-XX:+UseSerialGC"]
-    quick = ["-XX:TieredStopAtLevel=1"] if settings.jit == "quick" else []
-    options = [*collector, *quick, *java_options]
+    driver_options, executor_options = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
     conf["spark.driver.extraClassPath"] = _join(":", class_path, own("spark.driver.extraClassPath"))
-    conf["spark.driver.extraJavaOptions"] = _join(" ", *options, own("spark.driver.extraJavaOptions"))
+    conf[driver_options] = _join(" ", *_java_options(settings, own(driver_options, "")), *java_options)
     conf["spark.sql.extensions"] = _join(",", _EXTENSION, own("spark.sql.extensions"))
     if not settings.is_local:
+        conf[executor_options] = _join(" ", *_java_options(settings, own(executor_options, "")))
         conf["spark.jars"] = _join(",", *map(str, jars), own("spark.jars"))
         conf["spark.archives"] = _join(",", shipment.get("spark.archives"), own("spark.archives"))
     return conf
@@ -92,6 +90,13 @@ def environment(settings: EngineSettings, home: Path, java_home: Path) -> dict[s
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     return {**names, "SPARK_LOCAL_IP": "127.0.0.1"} if settings.is_on_loopback else names
+
+
+def _java_options(settings: EngineSettings, own: str) -> list[str]:
+    # Java refuses to start with two garbage collectors.
+    collector = [] if "-XX:+Use" in own else ["-XX:+UseSerialGC"]
+    quick = ["-XX:TieredStopAtLevel=1"] if settings.jit == "quick" else []
+    return [*collector, *quick, own]
 
 
 def _network(settings: EngineSettings) -> dict[str, str]:

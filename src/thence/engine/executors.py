@@ -102,7 +102,9 @@ def _translated(error: BaseException) -> ThenceError:
             f"the executors' Python does not start: {line}",
             advice="Install it on the workers, or name another one (executor_python).",
         )
-    return Unavailable("engine.probe_failed", f"a first job failed: {text.splitlines()[0]}", advice="See spark.log.")
+    return Unavailable(
+        "engine.probe_failed", f"a first job failed: {text.splitlines()[0]}", advice="See spark.log."
+    )
 
 
 def _unusable(one: dict[str, str]) -> ConfigError:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from thence.core.errors import InvariantBroken
+from thence.core.errors import InvariantBroken, Unavailable
 from thence.engine.archive import ClassArchive
 from thence.engine.conf import EngineSettings, environment, spark_conf
 from thence.engine.executors import probe_executors
@@ -50,7 +50,9 @@ def start_session(
         except BaseException:
             stop_session(session)
             raise
-    _log.info("Spark is up", extra={"action": "spark_started", "master": settings.master, "java": java.release})
+    _log.info(
+        "Spark is up", extra={"action": "spark_started", "master": settings.master, "java": java.release}
+    )
     return session
 
 
@@ -96,12 +98,26 @@ def _start(
             pairs = list(conf.items())
             context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(pairs), gateway=gateway)
         return SparkSession(context)
-    except BaseException:
+    except BaseException as error:
+        failed = _translated(error, settings.master, log)  # before the gateway goes: it knows what happened
         _running.pop(id(gateway))
         gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None
         process.end(_STOP_SECONDS)
-        raise
+        raise failed from None
+
+
+def _translated(error: BaseException, master: str, log: Path) -> BaseException:
+    from py4j.protocol import Py4JJavaError
+
+    if not isinstance(error, Py4JJavaError):
+        return error
+    what = str(error.java_exception.toString()).splitlines()[0]
+    return Unavailable(
+        "engine.start_failed",
+        f"Spark did not start on {master}: {what}",
+        advice=f"See {log}, and spark.master and spark.conf in the settings.",
+    )
 
 
 def _stop_gently(session: SparkSession, gateway: Any) -> None:

@@ -26,8 +26,10 @@ _log = logging.getLogger(__name__)
 DISTRIBUTIONS = ("msgspec", "pyarrow", "confluent-kafka")
 """What tasks import beyond Spark itself; each brings what it requires."""
 
-_LEFT_OUT = re.compile(r"(^|/)(tests|include|__pycache__)/|\.(pyc|pyi|pyx|pxd|h|hpp|cc|cpp)$")
-_FORMAT = "1"
+_LEFT_OUT = re.compile(
+    r"(^|/)(tests|include|__pycache__)/|\.(pyc|pyi|pyx|pxd|h|hpp|cc|cpp)$"
+    r"|^pyarrow/(lib)?(arrow)?(_python)?_flight\b"  # an RPC framework: a fifth of everything
+)
 _CODE, _PACKAGES = "thence_code", "thence_packages"
 
 
@@ -46,7 +48,7 @@ def _code(directory: Path) -> Path:
     found = sorted(path for path in root.rglob("*") if path.is_file())
     members = [(path, str(path.relative_to(root.parent))) for path in found]
     members = [(path, name) for path, name in members if not _LEFT_OUT.search(name)]
-    digest = hashlib.sha256(_FORMAT.encode())
+    digest = hashlib.sha256(_LEFT_OUT.pattern.encode())
     for path, name in members:
         digest.update(f"{name}\n".encode() + path.read_bytes())
     return _build(directory / f"code-{digest.hexdigest()[:12]}.tgz", members)
@@ -54,7 +56,7 @@ def _code(directory: Path) -> Path:
 
 def _packages(directory: Path, names: Sequence[str]) -> Path:
     distributions = _closure(names)
-    key = [_FORMAT, sysconfig.get_platform(), sysconfig.get_config_var("SOABI") or ""]
+    key = [_LEFT_OUT.pattern, sysconfig.get_platform(), sysconfig.get_config_var("SOABI") or ""]
     key += [f"{found.name}=={found.version}" for found in distributions]
     digest = hashlib.sha256("\n".join(key).encode())
     members = (member for found in distributions for member in _members(found))

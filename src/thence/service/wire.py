@@ -44,12 +44,14 @@ class Up:
         await self._answer(scope, receive, send)
 
     def _routes(self, settings: Settings) -> Routes:
-        routes = {
+        routes: dict[str, dict[str, Handler]] = {
             "/healthz": {"GET": self._healthz},
             "/readyz": {"GET": self._readyz},
             **{path: {"GET": _page(name)} for path, name in web.PAGES.items()},
         }
-        return {**routes, "/metrics": {"GET": self._show_metrics}} if settings.metrics.prometheus else routes
+        if settings.metrics.prometheus:
+            routes["/metrics"] = {"GET": self._show_metrics}
+        return routes
 
     async def _healthz(self, _: Request) -> Response:
         return answer({"status": "alive", "version": __version__})
