@@ -1,6 +1,6 @@
 """Where OpenLineage events come in: one, or many at once.
 
-An event is checked, appended to the journal and synced, and only then answered with 200, whatever is behind the journal.
+An event is checked, appended to the journal and synced, and only then answered with 200, whatever is behind that.
 One that breaks the specification is handed to the failed-event handlers and answered with 400 and what is wrong.
 Whether a backend lives is of no interest here.
 """
