@@ -36,7 +36,9 @@ def run(*, rounds: int, seed: int) -> dict[str, object]:
                 trial(Path(folder) / f"control-{number}", chance, honest=False)
             except Loss:
                 lost += 1
-    assert lost > 10, f"the control lost something in {lost} of 20 trials only: this test would not see a loss"
+    assert lost > 10, (
+        f"the control lost something in {lost} of 20 trials only: this test would not see a loss"
+    )
     return {"power_losses": rounds, "acknowledged_lost": 0, "control_trials_that_lost": lost}
 
 

@@ -27,7 +27,9 @@ class PowerSupply:
     that a test would see the loss.
     """
 
-    def __init__(self, root: Path, chance: random.Random, *, fails_at: int | None, honest: bool = True) -> None:
+    def __init__(
+        self, root: Path, chance: random.Random, *, fails_at: int | None, honest: bool = True
+    ) -> None:
         self.syncs = 0
         self._root = root
         self._chance = chance
