@@ -160,8 +160,12 @@ def opened(directory: Path) -> FileJournal:
     for _ in range(2):
         try:
             journal = FileJournal(directory, SMALL)
+        except ThenceError:
+            continue
+        try:
             journal.cursor("worker")
         except ThenceError:
+            journal.close()
             continue
         return journal
     sys.exit(3)

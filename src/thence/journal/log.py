@@ -214,10 +214,17 @@ class FileJournal:
         _log.error("put a damaged file aside", extra={"action": "journal_file_damaged", "file": path.name})
 
     def _begin(self, first: int) -> None:
-        if self._partitions:
-            self._partitions[-1].last = first - 1
+        row = self._partitions
+        if row:
+            # If the next partition fails half-way its file may be there already, and would make void what is
+            # appended here: so nothing is, until a next partition was begun.
+            row[-1].is_usable = False
         fresh = Partition.create(self.directory, first, self._timeline.now())
-        self._partitions = (*self._partitions, fresh)
+        if row and row[-1].first == first:
+            row = row[:-1]  # it held nothing, and its file was just replaced
+        elif row:
+            row[-1].last = first - 1
+        self._partitions = (*row, fresh)
 
     def _rotate(self) -> None:
         self._begin(self.last + 1)

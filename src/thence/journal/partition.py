@@ -70,6 +70,8 @@ class Span(NamedTuple):
 class Partition:
     """A partition that is open for reading, and for appending as long as it is the last one."""
 
+    _file = -1
+
     def __init__(self, path: Path, head: Head, end: int, size_bytes: int) -> None:
         self.path = path
         self.head = head
