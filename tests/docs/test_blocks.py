@@ -40,7 +40,7 @@ def test_commands_in_the_documentation_run(line: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", lines("./dev "))
 def test_dev_commands_in_the_documentation_exist(line: str) -> None:
     usage = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, check=True).stdout
-    assert re.search(rf"^  ([a-z |]* )?{line.split()[0]}\b", usage, re.MULTILINE)
+    assert re.search(rf"^  ([a-z |]* )?{line.split(maxsplit=1)[0]}\b", usage, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("page", "block"), blocks("python"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -53,18 +52,10 @@ def trial(directory: Path, chance: random.Random, *, honest: bool) -> None:
     power = PowerSupply(live, chance, fails_at=chance.randrange(1, 60), honest=honest)
     acknowledged: list[Event] = []
     settled = [0]
-    with power.on(), expected_loss():
+    with suppress(PowerLost), power.on():
         work(live, chance, acknowledged, settled)
     power.wreckage(wreck)
     examine(wreck, acknowledged, settled[0])
-
-
-@contextmanager
-def expected_loss() -> Iterator[None]:
-    try:
-        yield
-    except PowerLost:
-        pass
 
 
 def work(directory: Path, chance: random.Random, acknowledged: list[Event], settled: list[int]) -> None:

@@ -64,8 +64,7 @@ def work(directory: Path, acknowledged: list[int]) -> int:
                 settled += 2
             if number % 5 == 0:
                 journal.maintain()
-        except Unavailable as error:
-            assert error.code == "journal.disk"
+        except Unavailable:
             refused += 1
     assert refused <= 1, "one error is one refusal"
     journal.close()
