@@ -20,6 +20,7 @@ from typing import Any, Literal
 import psycopg
 import pytest
 
+from thence.core.clock import SystemClock
 from thence.core.errors import ConfigError, InvariantBroken, ThenceError, Unavailable
 from thence.servers.postgres import PostgresServer, account, binaries, leftovers
 from thence.servers.postgres.guardian import Guardian
@@ -28,14 +29,24 @@ from thence.servers.postgres.logfile import LIMIT_BYTES, LogFile
 from thence.servers.postgres.port import is_free
 
 NAMESPACE = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
+SPAWNED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_child_stays() -> Iterator[None]:
+    yield
+    for child in SPAWNED:
+        child.kill()
+        if child.returncode is None:
+            child.communicate()
+    SPAWNED.clear()
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path / "a server's directory")
     yield home
-    for pid in leftovers.servers(home):
-        os.kill(pid, signal.SIGKILL)
+    leftovers.stop(home, SystemClock())
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +101,16 @@ def wait(check: Callable[[], bool], what: str) -> None:
 def python(
     code: str, *arguments: str, prefix: Sequence[str] = (), **environment: str
 ) -> subprocess.Popen[str]:
-    """A Python of its own that runs this code."""
-    return subprocess.Popen(
+    """A Python of its own that runs this code, and ends with the test at the latest."""
+    child = subprocess.Popen(
         [*prefix, sys.executable, "-c", textwrap.dedent(code), *arguments],
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+    SPAWNED.append(child)
+    return child
 
 
 def output(child: subprocess.Popen[str], *, code: int = 0) -> str:
