@@ -36,7 +36,7 @@ CONTENTION_SECONDS = 15.0
 CONTENTION = ('lock file "postmaster.pid" already exists', "shared memory block")
 POLL_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 5.0
-STEADY_SECONDS = 1.0
+STEADY_SECONDS, BRIEF_DELAY_SECONDS = 1.0, 0.5
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 5.0
 
 
@@ -196,8 +196,9 @@ class PostgresServer:
         started_at = self._clock.monotonic()
         while (postmaster := self._postmaster) is not None and not self._stopping.is_set():
             if postmaster.exited_within(HOUSEKEEPING_SECONDS):
-                if self._clock.monotonic() - started_at > STEADY_SECONDS:
-                    self._delay_seconds = 0.0
+                # It had come up, so another start is likely to help: only failed starts earn the long delays.
+                steady = self._clock.monotonic() - started_at > STEADY_SECONDS
+                self._delay_seconds = 0.0 if steady else min(self._delay_seconds, BRIEF_DELAY_SECONDS)
                 self._recover(postmaster)
                 started_at = self._clock.monotonic()
             else:
