@@ -83,6 +83,11 @@ class Home(msgspec.Struct, frozen=True):
             self.settings.write_text(OWN_SETTINGS)
             self.settings.chmod(0o644)
 
+    def discard_unfinished(self) -> None:
+        """Remove what an initialisation or an upgrade that did not end has left."""
+        discard(self.making)
+        discard(self.work)
+
 
 def discard(path: Path) -> None:
     """Remove a directory tree that nobody needs, if it is there."""

@@ -32,9 +32,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 START_SECONDS = 300.0
+CONTENTION_SECONDS = 15.0
+CONTENTION = ('lock file "postmaster.pid" already exists', "shared memory block")
 POLL_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 5.0
-STEADY_SECONDS = 30.0
+STEADY_SECONDS, BRIEF_DELAY_SECONDS = 1.0, 0.5
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 5.0
 
 
@@ -45,12 +47,12 @@ class PostgresServer:
     """
 
     def __init__(self, directory: Path, *, port: int | None = None, clock: Clock | None = None) -> None:
-        self._home = Home(Path(directory).absolute())
+        self._home = Home(Path(directory).resolve())
         self._given_port = port
         self._clock = clock or SystemClock()
         self._log = LogFile(self._home.log)
         self._guardian = Guardian(self._home.data)
-        self._calls = threading.Lock()  # start and stop, one at a time
+        self._calls = threading.RLock()  # reentrant: a signal handler may call `stop` inside `start`
         self._spawning = threading.Lock()  # no postmaster is started once `stop` has begun to look for one
         self._stopping = threading.Event()
         self._owner: Owner | None = None
@@ -131,7 +133,7 @@ class PostgresServer:
         self._tools, self._credentials = preparation.prepare(self._home, self._clock)
         self._port = port.choose(self._home.port, self._given_port)
         self._restarts, self._delay_seconds = 0, 0.0
-        self._launch()
+        self._launch_patiently()
         self._supervisor = threading.Thread(target=self._supervise, name="postgres-supervisor", daemon=True)
         self._supervisor.start()
         logger.info("PostgreSQL started", extra=self._about("postgres_started"))
@@ -147,8 +149,20 @@ class PostgresServer:
         self._guardian.close()
         if self._owner is not None:
             leftovers.stop(self._home, self._clock)
+            self._home.discard_unfinished()
             self._owner.release()
         self._owner = self._supervisor = self._postmaster = None
+
+    def _launch_patiently(self) -> None:
+        """What a dying owner started last may still come up beside us; then the next attempt ends it."""
+        until = self._clock.monotonic() + CONTENTION_SECONDS
+        while True:
+            try:
+                return self._launch()
+            except Unavailable as error:
+                if not any(sign in error.message for sign in CONTENTION) or self._clock.monotonic() > until:
+                    raise
+            self._clock.sleep(FIRST_DELAY_SECONDS)
 
     def _launch(self) -> None:
         """One attempt: a postmaster that accepts connections, or an error and none."""
@@ -162,8 +176,8 @@ class PostgresServer:
             if self._stopping.is_set():
                 raise self._interrupted()
             postmaster = Postmaster(self._started(self._tools), self.port, self._log)
-            self._guardian.guard(postmaster.pid)
             self._postmaster = postmaster
+            self._guardian.guard(postmaster.pid)
         self._await_ready(postmaster)
 
     def _await_ready(self, postmaster: Postmaster) -> None:
@@ -182,8 +196,9 @@ class PostgresServer:
         started_at = self._clock.monotonic()
         while (postmaster := self._postmaster) is not None and not self._stopping.is_set():
             if postmaster.exited_within(HOUSEKEEPING_SECONDS):
-                if self._clock.monotonic() - started_at > STEADY_SECONDS:
-                    self._delay_seconds = 0.0
+                # It had come up, so another start is likely to help: only failed starts earn the long delays.
+                steady = self._clock.monotonic() - started_at > STEADY_SECONDS
+                self._delay_seconds = 0.0 if steady else min(self._delay_seconds, BRIEF_DELAY_SECONDS)
                 self._recover(postmaster)
                 started_at = self._clock.monotonic()
             else:

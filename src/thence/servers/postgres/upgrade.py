@@ -30,8 +30,7 @@ SPARE_BYTES = 100 * 1024 * 1024
 
 def resume(home: Home) -> None:
     """Clear away or finish what a crash left."""
-    discard(home.making)
-    discard(home.work)
+    home.discard_unfinished()
     if home.upgraded.exists() and not home.data.exists():
         durable.rename(home.upgraded, home.data)
     # Beside the old cluster it may be out of date: that one may have been used again by an older thence.
