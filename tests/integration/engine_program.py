@@ -1,4 +1,5 @@
-"""Starts a session as a process of its own, so that tests can kill it: `python engine_program.py MODE`, order on stdin.
+"""Starts a session as a process of its own, so that tests can kill it: `python engine_program.py MODE`,
+order on stdin.
 
 It prints one JSON line when the session is up or when it could not start.
 """
@@ -43,7 +44,8 @@ def main(mode: str, order: Order) -> None:
         with session(settings, order.jars, java) as spark:
             say(jvm=jvm_of(spark))
             raise RuntimeError("planned")
-    say(jvm=jvm_of(start_session(settings, order.jars, java)))
+    spark = start_session(settings, order.jars, java)
+    say(jvm=jvm_of(spark), secret=spark.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key"))
     time.sleep(600)
 
 
@@ -54,7 +56,9 @@ def jvm_of(spark: object) -> int:
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONWARNINGS", "error")
     try:
-        main(sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read(), type=Order, dec_hook=lambda t, v: t(v)))
+        main(
+            sys.argv[1], msgspec.json.decode(sys.stdin.buffer.read(), type=Order, dec_hook=lambda t, v: t(v))
+        )
     except ThenceError as error:
         say(code=error.code, message=error.message, advice=error.advice)
         sys.exit(error.exit_code)

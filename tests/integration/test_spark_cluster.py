@@ -18,7 +18,7 @@ PRETEND = """
 import collections, sys
 sys.version_info = collections.namedtuple("V", "major minor micro releaselevel serial")(3, 9, 1, "final", 0)
 """
-ONE_EXECUTOR = {"spark.cores.max": "1"}
+ONE_EXECUTOR = {"spark.cores.max": "1", "spark.task.maxFailures": "1"}
 PROGRAM = Path(__file__).with_name("engine_program.py")
 
 
@@ -44,7 +44,7 @@ def run(
         values = {"master": cluster.master, "executor_python": str(bare), "conf": conf or {}, **changes}
         settings = msgspec.structs.replace(engine_settings, **values)
         order = Order(settings, spark_jars).encode()
-        command = [sys.executable, PROGRAM, "check"]
+        command = [sys.executable, str(PROGRAM), "check"]
         done = subprocess.run(command, input=order, capture_output=True, check=False, timeout=300)
         assert done.stdout, done.stderr.decode()
         return msgspec.json.decode(done.stdout)
@@ -54,7 +54,6 @@ def run(
 
 def test_both_workers_run_our_code_and_arrow_from_what_was_shipped(run: Any) -> None:
     report = run()["report"]
-    print(report)
 
     places = {Path(executor["place"].partition(":")[2]) for executor in report["executors"]}
     assert {place.parents[1].name for place in places} == {"worker-0", "worker-1"}

@@ -52,13 +52,19 @@ def run_check(spark: SparkSession, directory: str, clock: Clock | None = None) -
             rows = spark.range(_ROWS, numPartitions=spark.sparkContext.defaultParallelism)
             rows.mapInArrow(name_types, _SCHEMA).write.format("delta").save(table)
         with watch("read"):
-            found = spark.read.format("delta").load(table).where("meets = 'float64'").agg({"id": "sum"}).first()
+            found = (
+                spark.read.format("delta").load(table).where("meets = 'float64'").agg({"id": "sum"}).first()
+            )
     finally:
         _remove(spark, table)
     if found is None or found[0] != sum(range(_ROWS)):
         raise InvariantBroken("engine.check_wrong", f"the sum read back is {found}, not {sum(range(_ROWS))}")
     return EngineReport(
-        master=spark.sparkContext.master, executors=executors, row_count=_ROWS, seconds=watch.seconds, **_versions(spark)
+        master=str(spark.sparkContext.master),
+        executors=executors,
+        row_count=_ROWS,
+        seconds=watch.seconds,
+        **_versions(spark),
     )
 
 
@@ -89,7 +95,7 @@ def _versions(spark: SparkSession) -> dict[str, str]:
         "java": jvm.java.lang.System.getProperty("java.version"),
         "spark": spark.version,
         "scala": jvm.scala.util.Properties.versionNumberString(),
-        "delta": getattr(jvm.io.delta, "package").VERSION(),
+        "delta": jvm.io.delta.__getattr__("package").VERSION(),
         "python": platform.python_version(),
     }
 

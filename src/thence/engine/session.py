@@ -1,7 +1,7 @@
 """The Spark session: one per process, started with our settings and ended without a trace.
 
-After `stop_session` no Java process is left, whether the work went well or not; when this process dies without
-stopping, its JVM leaves by itself. What a crash can leave are files below the engine's directory.
+After `stop_session` no Java process is left, whether the work went well or not; when this process dies
+without stopping, its JVM leaves by itself. What a crash can leave are files below the engine's directory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def start_session(
         except BaseException:
             stop_session(session)
             raise
-    _log.info("Spark is up", extra={"action": "spark_started", "master": settings.master, "java": java.release})
+    _log.info(
+        "Spark is up", extra={"action": "spark_started", "master": settings.master, "java": java.release}
+    )
     return session
 
 
@@ -96,7 +98,7 @@ def _start(
             pairs = list(conf.items())
             context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(pairs), gateway=gateway)
         return SparkSession(context)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - boundary: nothing may be left running
         failed = _translated(error, settings.master, log)  # before the gateway goes: it knows what happened
         _running.pop(id(gateway))
         gateway.shutdown()
