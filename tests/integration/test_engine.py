@@ -158,6 +158,32 @@ def test_the_jvm_goes_with_its_parent(
         finish(process)
 
 
+def test_a_session_whose_jvm_was_killed_can_be_replaced(
+    engine_settings: EngineSettings, spark_jars: tuple[Path, ...]
+) -> None:
+    process = start("lose", Order(engine_settings, spark_jars))
+    try:
+        replaced, stopped = _answer(process), _answer(process)
+    finally:
+        finish(process)
+    assert replaced["count"] == 3
+    assert len(replaced["paths"]) == 1
+    assert stopped["paths"] == []
+
+
+def test_a_master_that_is_none_is_refused(
+    engine_settings: EngineSettings, spark_jars: tuple[Path, ...]
+) -> None:
+    settings = msgspec.structs.replace(engine_settings, master="nonsense://here")
+    process = start("check", Order(settings, spark_jars))
+    try:
+        answer = _answer(process)
+    finally:
+        finish(process)
+    assert answer["code"] == "engine.start_failed"
+    assert answer["message"].endswith("Master must either be yarn or start with spark, k8s, or local")
+
+
 def test_no_java_is_left_after_an_exception(
     engine_settings: EngineSettings, spark_jars: tuple[Path, ...]
 ) -> None:

@@ -91,6 +91,6 @@ def test_a_python_that_is_not_there_is_named(run: Any) -> None:
 
 
 def test_a_cluster_without_room_is_not_waited_for_without_end(run: Any) -> None:
-    answer = run({"spark.executor.memory": "100g"}, executor_wait_seconds=5.0)
+    answer = run({"spark.executor.memory": "100g"}, executor_wait_seconds=3.0)
 
     assert answer["code"] == "engine.no_executors"

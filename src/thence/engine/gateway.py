@@ -45,6 +45,11 @@ class DriverProcess:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
     def wait_for(self, path: Path, clock: Clock) -> None:
         """Block until the JVM has written a file; raise when it ends or hangs instead."""
         deadline = clock.monotonic() + _START_SECONDS
@@ -69,7 +74,8 @@ class DriverProcess:
 
     def _failed(self, how: str) -> ConfigError | Unavailable:
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        said = " / ".join(line.strip() for line in lines[-_TAIL_LINES:])
+        told = [line.strip() for line in lines if not line.lstrip().startswith(("at ", "..."))]
+        said = " / ".join(told[-_TAIL_LINES:])
         return Unavailable(
             "engine.start_failed",
             f"Spark's Java {how}: {said}",

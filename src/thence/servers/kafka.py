@@ -226,9 +226,10 @@ class KafkaBroker:
 
     def _failed(self, what: str) -> Unavailable:
         lines = self._log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        told = [line.strip() for line in lines if not line.lstrip().startswith(("at ", "..."))]
         return Unavailable(
             "servers.kafka_failed",
-            f"the Kafka broker {what}: {' / '.join(lines[-_TAIL_LINES:])}",
+            f"the Kafka broker {what}: {' / '.join(told[-_TAIL_LINES:])}",
             advice=f"The whole output is in {self._log_file}.",
         )
 
