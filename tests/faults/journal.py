@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from thence.core.errors import ThenceError
@@ -27,8 +28,8 @@ from thence.core.tally import Settled
 from thence.journal.limits import Limits
 from thence.journal.log import FileJournal
 
-SHORT = {"rounds": 6, "share": 0.04}
-LONG = {"rounds": 1000, "share": 1.0}
+SHORT: dict[str, Any] = {"rounds": 6, "share": 0.04}
+LONG: dict[str, Any] = {"rounds": 1000, "share": 1.0}
 SMALL = Limits(partition_bytes=6000)
 CALLS = ("pwritev2", "pwrite64", "write", "fdatasync", "fsync", "rename", "unlink", "openat")
 FAULTS = ("error=EIO", "error=ENOSPC", "signal=KILL")

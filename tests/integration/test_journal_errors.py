@@ -91,7 +91,8 @@ def test_an_error_costs_at_most_what_was_refused(call: str, tmp_path: Path) -> N
     at = 0
     while True:
         at += 1
-        directory, acknowledged = tmp_path / str(at), []
+        directory = tmp_path / str(at)
+        acknowledged: list[int] = []
         with failing(call, at) as count:
             settled = work(directory, acknowledged)
         journal = FileJournal(directory, SMALL)
