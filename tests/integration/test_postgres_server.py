@@ -68,6 +68,8 @@ def sixteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
         server.start()
         assert server.version.startswith("16.")
         make_row(server)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)  # so that only SIGKILL ends it, without a checkpoint
         server.stop(timeout_seconds=0)
     return directory
 
@@ -612,10 +614,12 @@ def test_a_crash_while_pg_upgrade_runs_leaves_the_old_data_as_they_were(
 ) -> None:
     shutil.copytree(sixteen, home.root)
     kill_when(home, (home.making / "pg_upgrade_output.d").exists)
+    sockets = home.sockets.readlink()
     with monkeypatch.context() as patch:
         only(patch, "16")
         with PostgresServer(home.root) as server:
             assert_row(server)
+    assert not sockets.exists()
     with PostgresServer(home.root) as server:
         assert_upgraded(server, home)
 

@@ -45,6 +45,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "upgrade.work"
 
     @property
+    def sockets(self) -> Path:
+        """A link to where pg_upgrade has its sockets: outside, because their paths have to be short."""
+        return self.work / "sockets"
+
+    @property
     def log(self) -> Path:
         """What PostgreSQL says."""
         return self.root / "log" / "postgres.log"
@@ -85,6 +90,8 @@ class Home(msgspec.Struct, frozen=True):
 
     def discard_unfinished(self) -> None:
         """Remove what an initialisation or an upgrade that did not end has left."""
+        if self.sockets.is_symlink():
+            discard(self.sockets.readlink())
         discard(self.making)
         discard(self.work)
 

@@ -58,6 +58,7 @@ def _copy(old: Tools, new: Tools) -> None:
     home.work.mkdir(mode=0o700)
     new.account.own(home.work)
     with _socket_directory(new.account) as sockets:
+        home.sockets.symlink_to(sockets)
         # Nobody else can reach a socket in this directory, so the tools need no password.
         access = sockets / "hba"
         access.write_text("local all postgres trust\n")
