@@ -25,8 +25,9 @@ print(len(jars.classpath("spark")))
 
 
 @pytest.fixture
-def mirror(spark_jars: tuple[Path, ...], tmp_path: Path) -> Path:
+def mirror(spark_jars: tuple[Path, ...], kafka_jars: tuple[Path, ...], tmp_path: Path) -> Path:
     """The settings of an operator whose repository is a directory: jars that were fetched before."""
+    assert spark_jars[0].parent == kafka_jars[0].parent
     return _settings_for(spark_jars[0].parent, tmp_path)
 
 
@@ -153,6 +154,12 @@ def test_a_fetch_after_a_crash_sweeps_up_what_was_left(make: Callable[..., Jars]
     make().classpath("spark")
 
     assert not left_over.exists()
+
+
+def test_two_versions_of_one_artifact_are_fetched_together(make: Callable[..., Jars]) -> None:
+    lock = tuple(jar for jar in read_lock() if jar.artifact == "kafka-clients")
+
+    assert [jar.version for jar in make(lock=lock).fetch()] == ["3.9.2", "4.3.1"]
 
 
 def test_progress_ends_with_everything(make: Callable[..., Jars]) -> None:

@@ -78,7 +78,9 @@ def _modules(coordinates: Sequence[tuple[str, str, str]]) -> str:
     return (
         '<ivy-module version="2.0"><info organisation="thence" module="jars"/>\n'
         '<configurations><conf name="default"/></configurations>\n'
-        f"<dependencies>\n{''.join(lines)}</dependencies></ivy-module>\n"
+        f"<dependencies>\n{''.join(lines)}</dependencies>\n"
+        # Groups may want different versions of one artifact; Ivy would keep the newest only.
+        '<conflicts><manager name="all"/></conflicts></ivy-module>\n'
     )
 
 
