@@ -53,6 +53,7 @@ def _collect(spark: SparkSession, found: list[dict[str, str]], failure: list[Bas
     try:
         found += spark.sparkContext.parallelize(range(count), count).mapPartitions(_make_look()).collect()
     except BaseException as error:
+        # boundary: handed to the thread that waits, which raises it
         failure.append(error)
 
 

@@ -29,6 +29,7 @@ from typing import Literal
 import msgspec
 
 from thence.core.errors import Rejected, Unavailable
+from thence.disk import durable
 from thence.engine.ivy import retrieve
 from thence.engine.java import Java, find_java
 
@@ -163,7 +164,7 @@ class Jars:
             with (place / jar.file_name).open("rb") as file:
                 os.fsync(file.fileno())
             (place / jar.file_name).replace(self._directory / jar.file_name)
-        _sync(self._directory)
+        durable.sync_directory(self._directory)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -215,14 +216,6 @@ def _tell(progress: Progress, total: int, here: int) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _relock() -> None:

@@ -23,7 +23,7 @@ from thence.core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-DISTRIBUTIONS = ("msgspec", "pyarrow", "confluent-kafka")
+DISTRIBUTIONS = ("msgspec", "pyarrow")
 """What tasks import beyond Spark itself; each brings what it requires."""
 
 _LEFT_OUT = re.compile(
@@ -113,5 +113,5 @@ def _not_installed(name: str) -> ConfigError:
     return ConfigError(
         "engine.extra_missing",
         f"{name} is not installed, and executors need it",
-        advice="Install the extras: pip install 'thence[spark,kafka]'",
+        advice="Install the extras: pip install 'thence[spark]'",
     )

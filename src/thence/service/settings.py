@@ -95,6 +95,7 @@ class SparkSettings(Section, frozen=True):
 
     master: str = "local[*]"
     driver_memory: str = "1g"
+    executor_python: str | None = None
     conf: dict[str, str] = {}
 
 

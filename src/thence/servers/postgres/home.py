@@ -60,11 +60,6 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "credentials.json"
 
     @property
-    def lock(self) -> Path:
-        """Locked by the owner, whose pid it names."""
-        return self.root / "owner.lock"
-
-    @property
     def port(self) -> Path:
         """The port of the last time."""
         return self.root / "port"

@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from thence.core.clock import Clock, SystemClock
-from thence.core.errors import InvariantBroken, ThenceError, Unavailable
+from thence.core.errors import ConfigError, InvariantBroken, ThenceError, Unavailable
+from thence.disk.claim import Claim, Taken
 from thence.servers.postgres import leftovers, port, preparation
 from thence.servers.postgres.cluster import Tools
 from thence.servers.postgres.credentials import Credentials
 from thence.servers.postgres.guardian import Guardian
 from thence.servers.postgres.home import Home, unusable
 from thence.servers.postgres.logfile import LogFile
-from thence.servers.postgres.owner import Owner
 from thence.servers.postgres.postmaster import Postmaster
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class PostgresServer:
         self._calls = threading.RLock()  # reentrant: a signal handler may call `stop` inside `start`
         self._spawning = threading.Lock()  # no postmaster is started once `stop` has begun to look for one
         self._stopping = threading.Event()
-        self._owner: Owner | None = None
+        self._owner: Claim | None = None
         self._tools: Tools | None = None
         self._credentials: Credentials | None = None
         self._port: int | None = None
@@ -129,7 +129,7 @@ class PostgresServer:
 
     def _open(self) -> None:
         self._home.make()
-        self._owner = Owner(self._home.lock)
+        self._owner = _claim(self._home)
         self._tools, self._credentials = preparation.prepare(self._home, self._clock)
         self._port = port.choose(self._home.port, self._given_port)
         self._restarts, self._delay_seconds = 0, 0.0
@@ -255,3 +255,14 @@ class PostgresServer:
     def _about(self, action: str) -> dict[str, object]:
         about = {"action": action, "directory": str(self._home.root), "pid": self.pid, "port": self._port}
         return {name: value for name, value in about.items() if value is not None}
+
+
+def _claim(home: Home) -> Claim:
+    try:
+        return Claim(home.root)
+    except Taken as taken:
+        raise ConfigError(
+            "postgres.owned",
+            f"{home.root} is in use by the process with pid {taken.pid}.",
+            advice="Stop that process, or give this one a directory of its own.",
+        ) from None

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from thence.servers.postgres import cluster, durable
+from thence.disk import durable
+from thence.servers.postgres import cluster
 from thence.servers.postgres.account import Account
 from thence.servers.postgres.cluster import Tools
 from thence.servers.postgres.home import Home, discard, disk_full
