@@ -139,7 +139,10 @@ def test_a_crowd_of_empty_members_is_refused(served: Served) -> None:
 
 
 def test_a_window_that_needs_much_memory_is_refused(served: Served) -> None:
-    options: dict[int, int] = {zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
+    options: dict[int, int] = {
+        zstd.CompressionParameter.window_log: 27,
+        zstd.CompressionParameter.content_size_flag: 0,
+    }
     squeezer = zstd.ZstdCompressor(options=options)
     wide = squeezer.compress(BODY) + squeezer.flush()
     assert served.ask(post("/echo", wide, "Content-Encoding: zstd")).code == "http.compressed"
