@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
 from collections.abc import Iterator
 
@@ -243,6 +244,19 @@ def test_a_body_without_progress_is_ended(small: Served) -> None:
         assert client.is_closed()
 
 
+def test_a_body_that_stops_after_a_good_beginning_is_ended(small: Served) -> None:
+    with small.client() as client:
+        client.send(post("/echo", b"x" * 100_000)[:-1])
+        assert client.answer().code == "http.too_slow"
+
+
+def test_a_client_that_does_not_close_after_its_last_answer_is_let_go() -> None:
+    with serving(SMALL) as served, served.client() as client:
+        client.send(b"nonsense\r\n\r\n")
+        assert client.answer().status == 400
+        until(lambda: served.server.counters.connections == 0)
+
+
 def test_a_body_with_too_little_progress_is_ended(small: Served) -> None:
     raw = post("/echo", b"x" * 1000)
     with small.client() as client:
@@ -290,12 +304,12 @@ def test_a_client_that_does_not_fetch_its_answers_is_cut(small: Served) -> None:
 
 def test_a_client_that_fetches_slowly_gets_all(small: Served) -> None:
     with small.client() as client:
-        client.send(get("/large/20000000", "Connection: close"))
+        client.send(get("/large/30000000", "Connection: close"))
         count = 0
         while data := client.socket.recv(1 << 19):
             count += len(data)
-            time.sleep(0.02)
-        assert count > 20_000_000
+            time.sleep(0.04)
+        assert count > 30_000_000
 
 
 def test_above_the_limit_connections_are_turned_away_and_others_go_on() -> None:
@@ -335,11 +349,16 @@ def test_bodies_of_all_clients_together_are_bounded() -> None:
 
 def test_bodies_that_broke_off_do_not_count() -> None:
     with serving(Limits(held_body_bytes=MAX_BODY)) as served:
-        for end in ("gone", "refused"):
+        for end in ("gone", "waiting", "refused"):
             for _ in range(10):
                 with served.client() as client:
                     if end == "gone":
                         client.send(post("/echo", b"x" * MAX_BODY)[: MAX_BODY // 2])
+                    elif end == "waiting":
+                        client.send(post("/later", b"x" * (MAX_BODY // 2)))
+                        until(lambda: served.waiting)
+                        served.waiting.clear()
+                        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     else:
                         client.send(
                             POST + b"Transfer-Encoding: chunked\r\n\r\n80000\r\n" + b"x" * 0x80000 + b"no"
