@@ -372,7 +372,7 @@ IDLE_COUNT = 10_000 if os.environ.get("THENCE_LONG") else 2_000
 
 
 def test_thousands_of_idle_connections_disturb_nobody() -> None:
-    with serving() as served:
+    with serving(Limits(connection_count=IDLE_COUNT + 10)) as served:
         clients: list[Client] = []
         try:
             for number in range(IDLE_COUNT):
