@@ -18,7 +18,7 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from thence.core.errors import ConfigError
-from thence.service.settings import Address, Secret, Section, Settings
+from thence.service.settings import Address, Secret, Section, Settings, Size
 from thence.service.yamlfile import Leaf, Tree, read_yaml
 
 PREFIX = "THENCE_"
@@ -88,6 +88,8 @@ def schema() -> dict[str, Any]:
 def _printable(value: object, name: str, *, free_form: bool) -> object:
     if isinstance(value, Secret) or (free_form and _SECRET_KEY.search(name)):
         return "**********"
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
 
 
@@ -205,10 +207,12 @@ class _Reader:
         return _REFERENCE.sub(replaced, value)
 
     def _custom(self, kind: type[Any], value: Any) -> Any:
+        if kind is Size and isinstance(value, int) and not isinstance(value, bool):
+            return Size(str(value))
         if not isinstance(value, str):
             raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
-        if kind is Address:
-            return Address(value)
+        if kind in (Address, Size):
+            return kind(value)
         if kind is Path:
             return Path(value).expanduser()
         if kind is Secret:

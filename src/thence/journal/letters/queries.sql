@@ -37,6 +37,9 @@ SELECT
 FROM letters
 WHERE id = :id
 
+-- name: newest
+SELECT id FROM letters ORDER BY id DESC LIMIT 1
+
 -- name: remove
 DELETE FROM letters WHERE id = :id
 

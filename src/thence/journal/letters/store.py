@@ -13,7 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -100,6 +100,11 @@ class SqliteDeadLetters:
         rows = self._read("get", {"id": identifier.bytes})
         return letter_of(rows[0]) if rows else None
 
+    def newest(self) -> UUID | None:
+        """The highest id."""
+        rows = self._read("newest", {})
+        return UUID(bytes=rows[0][0]) if rows else None
+
     def remove(self, ids: Iterable[UUID]) -> int:
         """See `DeadLetters.remove`."""
         rows = [{"id": identifier.bytes} for identifier in ids]
@@ -166,7 +171,7 @@ class SqliteDeadLetters:
             raise InvariantBroken("failed.closed", f"the failed events in {self.path} are closed")
         return self._connection
 
-    def _read(self, name: str, arguments: Mapping[str, object]) -> list[tuple[object, ...]]:
+    def _read(self, name: str, arguments: Mapping[str, object]) -> list[tuple[Any, ...]]:
         with self._turn, database.translating(self.path):
             return self._live().execute(query(name), arguments).fetchall()
 
