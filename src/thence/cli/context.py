@@ -11,7 +11,6 @@ import typer
 
 from thence.core.errors import ConfigError
 
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -41,6 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 @app.command("list")
 def list_(
     context: typer.Context,
+    *,
     stage: Stage = None,
     code: Code = None,
     since: Since = None,
@@ -95,6 +96,7 @@ def show(
 @app.command()
 def replay(
     context: typer.Context,
+    *,
     stage: Annotated[
         str, typer.Option(metavar="STAGE", help="Only what failed at this stage; `all` for any.")
     ] = "collect",
@@ -142,6 +144,7 @@ def replay(
 @app.command()
 def purge(
     context: typer.Context,
+    *,
     stage: Stage = None,
     code: Code = None,
     since: Since = None,

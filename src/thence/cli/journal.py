@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from thence.cli.context import harmless, options_of, put, put_json, say
+from thence.cli.moment import ago, moment
+from thence.cli.records import chosen, printer, put_record
 from thence.core.errors import ConfigError, Rejected, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
     from pathlib import Path
 
-    from thence.core.event import Record
     from thence.journal.log import FileJournal
-    from thence.journal.view import JournalView
+    from thence.journal.view import CursorView, JournalView, PartitionView
     from thence.service.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Look into the journal of received events.")
@@ -30,7 +31,6 @@ Kind = Annotated[str | None, typer.Option(metavar="KIND", help="Only events of t
 Full = Annotated[bool, typer.Option("--full", help="Print whole events, not their beginnings.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 
-_SHOWN_CHARACTERS = 160
 _MEGABYTE = 1_000_000
 
 
@@ -47,7 +47,6 @@ def info(
     from thence.core.clock import SystemClock
 
     view = _view(context, lane)
-    now = SystemClock().now()
     partitions = view.partitions(check=check)
     last = partitions[-1].last if partitions else 0
     cursors = view.cursors(last)
@@ -56,25 +55,13 @@ def info(
         shown = {"directory": view.directory, "first": partitions[0].first if partitions else 1, "last": last}
         put_json({**shown, "partitions": partitions, "cursors": cursors, "put_aside": put_aside})
     else:
-        from thence.cli.moment import ago
-
         size_bytes = sum(each.size_bytes for each in partitions)
         put(
             f"{view.directory}: {len(partitions)} partitions, {_megabytes(size_bytes)}, newest position {last}"
         )
-        for each in partitions:
-            damaged = f", {each.damaged_count} damaged" if each.damaged_count else ""
-            age = ago((now - each.created_at).total_seconds())
-            span = f"{each.first} to {each.last}" if each.last >= each.first else "empty"
-            put(f"  {each.file}  {span}, {_megabytes(each.size_bytes)}, begun {age} ago{damaged}")
-        for cursor in cursors:
-            at = cursor.oldest_waiting_at
-            oldest = f", the oldest for {ago((now - at).total_seconds())}" if at is not None else ""
-            settled = cursor.tally.settled
-            put(
-                f"  cursor {harmless(cursor.name)}: {cursor.tally.waiting} waiting{oldest}; "
-                + _fates(settled)
-            )
+        now = SystemClock().now()
+        for line in (*_partition_lines(partitions, now), *_cursor_lines(cursors, now)):
+            put(f"  {line}")
         for name in put_aside:
             put(f"  put aside: damaged/{name}")
     if put_aside or any(each.damaged_count for each in partitions):
@@ -84,6 +71,7 @@ def info(
 @app.command()
 def tail(
     context: typer.Context,
+    *,
     count: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as events come.")] = False,
     lane: Lane = "lineage",
@@ -91,7 +79,7 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """Print the newest events."""
-    show = _printer(as_json=as_json or options_of(context).as_json, full=full)
+    show = printer(as_json=as_json or options_of(context).as_json, full=full)
     view = _view(context, lane)
     newest = view.newest(max(count, 1))
     for record in newest[len(newest) - count :] if count else []:
@@ -107,6 +95,7 @@ def tail(
 def grep(
     context: typer.Context,
     pattern: Annotated[str | None, typer.Argument(metavar="[REGEX]")] = None,
+    *,
     at: Annotated[
         list[str] | None,
         typer.Option(metavar="POINTER=VALUE", help="The value at a JSON pointer; may be repeated."),
@@ -129,9 +118,9 @@ def grep(
             "cli.no_pattern", "nothing to look for", advice="Give a regular expression, or --at /run/runId=…"
         )
     matches = matcher(pattern, at or [], ignore_case=ignore_case)
-    show = _printer(as_json=as_json or options_of(context).as_json, full=full)
+    show = printer(as_json=as_json or options_of(context).as_json, full=full)
     found = 0
-    for record in _chosen(_view(context, lane).records(), since, until, kind):
+    for record in chosen(_view(context, lane).records(), since, until, kind):
         if matches(record.event.payload):
             found += 1
             show(record)
@@ -141,6 +130,7 @@ def grep(
 @app.command()
 def export(
     context: typer.Context,
+    *,
     first: Annotated[int, typer.Option("--from", metavar="POSITION", min=1, help="The first.")] = 1,
     last: Annotated[int | None, typer.Option("--to", metavar="POSITION", help="The last.")] = None,
     since: Since = None,
@@ -153,11 +143,11 @@ def export(
     from thence.collect.handlers.readable import one_line
 
     records = _view(context, lane).records(first, last)
-    for record in _chosen(records, since, until, kind):
+    for record in chosen(records, since, until, kind):
         if raw:
             sys.stdout.buffer.write(one_line(record.event.payload) + b"\n")
         else:
-            _put_record(record)
+            put_record(record)
     sys.stdout.buffer.flush()
 
 
@@ -165,6 +155,7 @@ def export(
 def replay(
     context: typer.Context,
     cursor: Annotated[str, typer.Argument(metavar="CURSOR")],
+    *,
     first: Annotated[
         int | None, typer.Option("--from", metavar="POSITION", min=1, help="Begin again at this position.")
     ] = None,
@@ -175,8 +166,6 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Set a cursor back, so that its destination gets events again. Only while no collector runs."""
-    from thence.cli.moment import moment
-
     if (first is None) == (since is None):
         raise ConfigError("cli.choose_one", "give either --from or --since", advice="Give one of them.")
     view = _view(context, lane)
@@ -255,59 +244,20 @@ def _owned(context: typer.Context, lane: str) -> FileJournal:
         ) from error
 
 
-def _chosen(
-    records: Iterable[Record], since: str | None, until: str | None, kind: str | None
-) -> Iterator[Record]:
-    from thence.cli.moment import moment
-
-    begin, end = moment(since), moment(until)
-    return (record for record in records if _is_chosen(record, begin, end, kind))
-
-
-def _is_chosen(record: Record, begin: datetime | None, end: datetime | None, kind: str | None) -> bool:
-    at = record.event.received_at
-    return (
-        (begin is None or at >= begin)
-        and (end is None or at < end)
-        and (kind is None or record.event.kind == kind)
-    )
+def _partition_lines(partitions: Iterable[PartitionView], now: datetime) -> Iterator[str]:
+    for each in partitions:
+        span = f"{each.first} to {each.last}" if each.last >= each.first else "empty"
+        age = ago((now - each.created_at).total_seconds())
+        damaged = f", {each.damaged_count} damaged" if each.damaged_count else ""
+        yield f"{each.file}  {span}, {_megabytes(each.size_bytes)}, begun {age} ago{damaged}"
 
 
-def _printer(*, as_json: bool, full: bool) -> Callable[[Record], None]:
-    if as_json:
-        return _put_record
-
-    def show(record: Record) -> None:
-        event = record.event
-        size = None if full else _SHOWN_CHARACTERS
-        text = re.sub(r"\s+", " ", event.payload[: size and 4 * size].decode("utf-8", "backslashreplace"))
-        cut = text if size is None or len(text) <= size else f"{text[:size]}…"
-        put(f"{record.position}  {event.received_at:%Y-%m-%dT%H:%M:%S.%fZ}  {event.kind}  {harmless(cut)}")
-
-    return show
-
-
-def _put_record(record: Record) -> None:
-    from thence.collect.handlers.readable import payload_of
-
-    event = record.event
-    put_json(
-        {
-            "position": record.position,
-            "id": event.id,
-            "received_at": event.received_at,
-            "kind": event.kind,
-            "source": event.source,
-            "traceparent": event.traceparent,
-            **payload_of(event.payload),
-        }
-    )
-
-
-def _fates(settled: object) -> str:
-    import msgspec
-
-    return ", ".join(f"{count} {fate}" for fate, count in msgspec.structs.asdict(settled).items())  # type: ignore[arg-type]
+def _cursor_lines(cursors: Iterable[CursorView], now: datetime) -> Iterator[str]:
+    for cursor in cursors:
+        at = cursor.oldest_waiting_at
+        oldest = f", the oldest for {ago((now - at).total_seconds())}" if at is not None else ""
+        fates = ", ".join(f"{count} {fate}" for fate, count in asdict(cursor.tally.settled).items())
+        yield f"cursor {harmless(cursor.name)}: {cursor.tally.waiting} waiting{oldest}; {fates}"
 
 
 def _megabytes(size_bytes: int) -> str:

@@ -99,7 +99,7 @@ class Mark:
     def rewind(self, position: int) -> int:
         """Move back to right after a position: what lay beyond it, waits again. Returns how many records that are."""
         with self._moving:
-            settled = msgspec.structs.asdict(self.live())
+            settled: dict[str, int] = msgspec.structs.asdict(self.live())
             count = again = max(sum(settled.values()) - position, 0)
             for kind in _TAKEN_BACK:
                 taken = min(settled[kind], again)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 _LAST_PORT = 65535
 _UNITS = {
-    **{unit: 1 for unit in ("", "b")},
+    "": 1,
+    "b": 1,
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", start=1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", start=1)},
 }
@@ -92,7 +93,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _size(text: str) -> Size:
-    return cast("Size", msgspec.field(default_factory=lambda: Size(text)))
+    return msgspec.field(default_factory=lambda: Size(text))
 
 
 class LetterSettings(Section, frozen=True):
