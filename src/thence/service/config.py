@@ -82,7 +82,11 @@ def shown(settings: object, path: tuple[str, ...] = ()) -> dict[str, object]:
 
 def schema() -> dict[str, Any]:
     """A JSON Schema of `thence.yaml`, for editors."""
-    return msgspec.json.schema(Settings, schema_hook=lambda kind: {"type": "string", "title": kind.__name__})
+    return msgspec.json.schema(Settings, schema_hook=_schema_of)
+
+
+def _schema_of(kind: type[Any]) -> dict[str, Any]:
+    return {"type": ["string", "integer"] if kind is Size else "string", "title": kind.__name__}
 
 
 def _printable(value: object, name: str, *, free_form: bool) -> object:
