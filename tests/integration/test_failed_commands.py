@@ -21,12 +21,14 @@ import pytest
 
 from thence.collect.failed import letter_of
 from thence.collect.validate import Validator
+from thence.core.errors import Unavailable
 from thence.core.event import Event
 from thence.core.ids import IdFactory
 from thence.core.tally import Settled
 from thence.journal.letters.store import SqliteDeadLetters
 from thence.journal.limits import Limits
 from thence.journal.log import FileJournal
+from thence.journal.view import JournalView
 from thence.service.state import StateDirectory
 
 THENCE = (sys.executable, "-m", "thence")
@@ -502,8 +504,6 @@ def test_a_reader_of_an_export_may_go_away(state: State) -> None:
 
 def test_looking_while_the_journal_turns_over_shows_only_what_is_true(state: State) -> None:
     """Partitions come and go under the reader's hands."""
-    from thence.journal.view import JournalView
-
     with state.journal(Limits(partition_bytes=3000, max_bytes=12_000)) as journal:
         journal.cursor("slow")
         stop = threading.Event()
@@ -536,6 +536,31 @@ def test_looking_while_the_journal_turns_over_shows_only_what_is_true(state: Sta
             stop.set()
             writer.join()
         assert journal.counters.expired_events > 0, "partitions did go meanwhile"
+
+
+def test_what_a_failed_append_left_behind_is_not_shown(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    with state.journal() as journal:
+        journal.append([event(0)])
+        real = os.fdatasync
+
+        def fail(_: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(os, "fdatasync", fail)
+        with pytest.raises(Unavailable):
+            journal.append([event(1, b"never acknowledged")] * 3)
+        monkeypatch.setattr(os, "fdatasync", real)
+        journal.append([event(2)])
+        view = JournalView(journal.directory)
+        assert [(each.position, each.event.payload) for each in view.records()] == [
+            (1, lineage(0)),
+            (2, lineage(2)),
+        ]
+        assert [each.position for each in view.newest(5)] == [1, 2]
+        assert [(each.first, each.last, each.damaged_count) for each in view.partitions(check=True)] == [
+            (1, 1, 0),
+            (2, 2, 0),
+        ]
 
 
 def test_a_cursor_is_set_back_while_nobody_uses_it(state: State) -> None:

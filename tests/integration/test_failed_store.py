@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -84,29 +85,39 @@ def test_every_put_that_returned_survives_kill_9(tmp_path: Path) -> None:
     assert len(said) > 8
 
 
-def test_a_commit_is_synced_before_put_returns(tmp_path: Path) -> None:
-    """What kill -9 cannot show: each put waits for the disk."""
-    letters = SqliteDeadLetters(tmp_path / "failed.db")
-    assert letters._connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert letters._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    letters.close()
-    program = "import sys; from pathlib import Path; from thence.journal.letters.store import SqliteDeadLetters as S\n"
-    program += "from thence.testing.contracts.deadletters import letter; s = S(Path(sys.argv[1]))\n"
-    program += "for n in range(10): s.put([letter(n)]); print('put', flush=True)"
+PUT_TEN = """
+import sys
+from pathlib import Path
+from thence.collect.handlers.file import FileHandler
+from thence.journal.letters.store import SqliteDeadLetters
+from thence.testing.contracts.deadletters import letter
+path = Path(sys.argv[1])
+put = SqliteDeadLetters(path).put if path.suffix == ".db" else FileHandler(path).handle
+for number in range(10):
+    put([letter(number)])
+    print("put", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "synced"), [("failed.db", "failed.db-wal"), ("failed.ndjson", "failed.ndjson")]
+)
+def test_letters_are_synced_before_the_call_returns(tmp_path: Path, name: str, synced: str) -> None:
+    """What kill -9 cannot show: each call waits for the disk."""
     trace = tmp_path / "trace"
     command = ["strace", "-f", "-y", "-e", "trace=fdatasync,fsync,write", "-o", str(trace), sys.executable]
     subprocess.run(
-        [*command, "-c", program, str(tmp_path / "failed.db")], check=True, timeout=60, capture_output=True
+        [*command, "-c", PUT_TEN, str(tmp_path / name)], check=True, timeout=60, capture_output=True
     )
-    synced = 0
-    puts = []
+    count = 0
+    counts = [0]
     for line in trace.read_text().splitlines():
-        if "sync(" in line and "failed.db-wal" in line:
-            synced += 1
+        if "sync(" in line and f"/{synced}>" in line:
+            count += 1
         elif '"put' in line:
-            puts.append(synced)
-    assert len(puts) == 10
-    assert all(later > earlier for earlier, later in zip([0, *puts], puts, strict=False))
+            counts.append(count)
+    assert len(counts) == 11
+    assert all(later > earlier for earlier, later in itertools.pairwise(counts))
 
 
 # Damage
