@@ -281,7 +281,7 @@ def door(rule: Callable[[bytes, int], int]) -> Iterator[tuple[str, list[tuple[st
     class Fresh(Door):
         got: ClassVar[list[tuple[str, dict[str, str], bytes]]] = []
 
-    Fresh.rule = staticmethod(rule)  # type: ignore[assignment]
+    Fresh.rule = staticmethod(rule)
     with ThreadingHTTPServer(("127.0.0.1", 0), Fresh) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -599,4 +599,5 @@ def test_gc_gives_back_what_is_done_while_nobody_uses_it(state: State) -> None:
 def test_no_journal_is_said_and_not_made(state: State) -> None:
     for command in (["info"], ["tail"], ["grep", "x"], ["export"], ["gc"], ["replay", "c", "--from", "1"]):
         assert "journal.missing" in state.run("journal", *command, code=1).stderr
+    assert "Known: lineage" in state.run("journal", "info", "--lane", "../lineage", code=2).stderr
     assert not state.path.exists()

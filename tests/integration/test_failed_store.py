@@ -144,7 +144,7 @@ def test_a_damaged_file_is_put_aside_at_the_start(
         case "cut":
             content[len(content) // 2 :] = b""
         case "page":
-            content[3 * 4096 : 4 * 4096] = b"\xa5" * 4096
+            content[3 * 8192 : 4 * 8192] = b"\xa5" * 8192
     path.write_bytes(content)
     letters = SqliteDeadLetters(path)
     assert letters.counters.damaged_files == 1

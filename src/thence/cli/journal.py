@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from thence.journal.log import FileJournal
     from thence.journal.view import CursorView, JournalView, PartitionView
-    from thence.service.settings import Settings
+    from thence.service.settings import LaneSettings, Settings
 
 app = typer.Typer(no_args_is_help=True, help="Look into the journal of received events.")
 
@@ -214,7 +214,17 @@ def _settings(context: typer.Context) -> Settings:
 def _directory(context: typer.Context, lane: str) -> Path:
     from thence.service.lanes import journal_directory
 
-    return journal_directory(_settings(context).state.absolute(), lane)
+    settings = _settings(context)
+    _lane(settings, lane)
+    return journal_directory(settings.state.absolute(), lane)
+
+
+def _lane(settings: Settings, lane: str) -> LaneSettings:
+    known = settings.journal.__struct_fields__
+    if lane not in known:
+        raise ConfigError("cli.lane", f"there is no lane {lane!r}", advice=f"Known: {', '.join(known)}.")
+    found: LaneSettings = getattr(settings.journal, lane)
+    return found
 
 
 def _view(context: typer.Context, lane: str) -> JournalView:
@@ -235,7 +245,7 @@ def _owned(context: typer.Context, lane: str) -> FileJournal:
     from thence.service.lanes import limits_of
 
     try:
-        return FileJournal(_directory(context, lane), limits_of(_settings(context).journal.lineage))
+        return FileJournal(_directory(context, lane), limits_of(_lane(_settings(context), lane)))
     except Unavailable as error:
         if error.code != "journal.owned":
             raise

@@ -64,7 +64,10 @@ class FailedEvents:
         return {lane.name: lane.counters for lane in (*self._durable, *self._others)}
 
     def close(self, seconds: float = STOP_SECONDS) -> None:
-        """Let the handlers finish what they have, but no longer than that, and close them."""
+        """Let the handlers finish what they have, but no longer than that, and close them.
+
+        Not on the event loop, which still has to pass letters on; best when nobody waits for an answer any more.
+        """
         clock = SystemClock()
         deadline = clock.monotonic() + seconds
         for lanes in (self._durable, self._others):
