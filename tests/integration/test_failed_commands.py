@@ -120,7 +120,9 @@ class State:
 
     def arrived(self) -> list[tuple[UUID, bytes]]:
         with self.journal() as journal:
-            return [(each.event.id, each.event.payload) for each in journal.cursor("test").read(10_000)]
+            records = journal.cursor("test").read(10_000)
+        assert {record.event.kind for record in records} <= {"lineage.run"}, "as the door says it"
+        return [(record.event.id, record.event.payload) for record in records]
 
 
 @pytest.fixture

@@ -166,6 +166,15 @@ def test_stale_plans_lose_nothing(table: Table | None, one: BatchHeader, other: 
     assert plan(again, one) == plan(again, other) == ()
 
 
+def test_a_stale_plan_does_not_narrow() -> None:
+    narrow = Table("t", {"a": Column("a", BOOL)})
+    stale = plan(narrow, BatchHeader("t", {"a": Column("a", INT64)}))
+    wide = apply(narrow, plan(narrow, BatchHeader("t", {"a": Column("a", STRING)})))
+    assert apply(wide, stale) == wide == Table("t", {"a": Column("a", STRING)})
+    assert apply(wide, [AddColumn("t", Column("a", BOOL))]) == wide
+    assert apply(wide, [CreateTable(narrow)]) == wide
+
+
 def test_a_plan_as_people_see_it() -> None:
     table = Table("t", {"id": Column("id", INT64), "price": Column("price", INT64, "numeric(38,18)")})
     header = BatchHeader(

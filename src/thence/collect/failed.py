@@ -14,12 +14,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from thence.collect.lane import FailedEventHandler, Lane, LaneCounters, Waiter
-from thence.core.clock import SystemClock
+from thence.core.clock import Clock, SystemClock
 from thence.core.errors import Violation
 from thence.core.event import Event
 from thence.core.ports import DeadLetter
 
-__all__ = ["STAGE", "FailedEventHandler", "FailedEvents", "LaneCounters", "letter_of", "reason_of"]
+__all__ = [
+    "STAGE",
+    "FailedEventHandler",
+    "FailedEvents",
+    "LaneCounters",
+    "Refusals",
+    "letter_of",
+    "reason_of",
+]
 
 STAGE = "collect"
 ANSWER_WITHIN_SECONDS = 2.0
@@ -107,6 +115,20 @@ class FailedEvents:
             lane.offer(waiter)
         if not waiter.future.done():
             waiter.future.set_result(None)
+
+
+class Refusals:
+    """What the door for OpenLineage events needs: events that were refused become letters. The source is the key."""
+
+    def __init__(self, failed: FailedEvents, clock: Clock | None = None) -> None:
+        self._failed = failed
+        self._clock = clock or SystemClock()
+
+    def submit(self, event: Event, violations: Sequence[Violation], remote: str) -> asyncio.Future[None]:
+        """Hand the letter of a refused event to all handlers; see FailedEvents."""
+        at = self._clock.now()
+        letter = letter_of(event, violations, failed_at=at, remote=remote, key_id=event.source)
+        return self._failed.submit(letter)
 
 
 def letter_of(

@@ -64,7 +64,7 @@ class FileCursor:
         beyond = self._seen + settled.total - self._log.partitions[-1].last
         if beyond > 0:
             raise InvariantBroken(
-                "journal.settled_too_much",
+                "journal.oversettled",
                 f"{settled.total} records were settled at cursor {self._mark.slot.name!r}, {beyond} too many",
             )
         self._mark.settle(self._seen, settled)

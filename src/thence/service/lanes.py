@@ -46,6 +46,5 @@ def letter_limits_of(settings: LetterSettings) -> LetterLimits:
 
 def validator_of(settings: LineageSettings) -> Validator:
     """The validator at the level and with the exceptions of the settings."""
-    # YAML reads a plain `off` as false.
-    words = {path: "off" if word is False else str(word) for path, word in settings.exceptions.items()}
+    words = {path: "off" if word is False else str(word) for path, word in settings.validate_facets.items()}
     return Validator(settings.validate, words)  # type: ignore[arg-type] # it refuses other words

@@ -111,7 +111,8 @@ class Direct:
             verdict = self._validator.check(letter.event.payload)
             answers.append(_refused(letter, verdict.violations) if verdict.violations else Answer(letter))
             if verdict.valid:
-                kind = letter.event.kind or verdict.kind
+                # What it is, nobody could tell before; the door says it in the same words.
+                kind = f"lineage.{verdict.kind}"
                 events.append(msgspec.structs.replace(letter.event, kind=kind))
         if self._journal is not None:
             self._journal.append(events)

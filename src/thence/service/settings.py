@@ -137,11 +137,21 @@ class FailedSettings(Section, frozen=True):
         return list(dict.fromkeys(name.strip() for name in given if name.strip()))
 
 
+class KeySettings(Section, frozen=True):
+    """An API key: its name, what it may do, and the key or its hash (`sha256:` and hex, which is no secret)."""
+
+    id: str
+    key: Secret
+    role: Literal["write", "read", "admin"] = "write"
+
+
 class LineageSettings(Section, frozen=True):
-    """OpenLineage events: how strictly they are checked, and where those go that fail."""
+    """How OpenLineage events are checked, and whose are taken."""
 
     validate: Literal["strict", "spec", "lenient"] = "spec"
-    exceptions: dict[str, str | bool] = {}
+    # YAML reads a plain `off` as false.
+    validate_facets: dict[str, Literal["strict", "spec", "lenient", "off"] | bool] = {}
+    keys: list[KeySettings] = []
     failed: FailedSettings = msgspec.field(default_factory=FailedSettings)
 
 
@@ -186,6 +196,7 @@ class SparkSettings(Section, frozen=True):
 
     master: str = "local[*]"
     driver_memory: str = "1g"
+    executor_python: str | None = None
     conf: dict[str, str] = {}
 
 

@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 import pytest
 
 from thence.collect import lane
-from thence.collect.failed import FailedEventHandler, FailedEvents, letter_of, reason_of
+from thence.collect.failed import FailedEventHandler, FailedEvents, Refusals, letter_of, reason_of
+from thence.collect.lineage import Failures
 from thence.collect.validate import Validator
 from thence.core.errors import Violation
 from thence.core.event import Event
 from thence.core.ports import DeadLetter
+from thence.testing.clock import ManualClock
 from thence.testing.contracts.deadletters import letter, numbers
 
 LONG = 60.0
@@ -280,3 +282,28 @@ def test_a_reason_is_one_short_line() -> None:
     assert "\n" not in reason_of([fault])
     assert reason_of([]) == "the event is invalid"
     assert letter_of(letter(1).event, (), failed_at=datetime.now(UTC)).code == "event.invalid"
+
+
+def test_what_the_door_refuses_becomes_a_letter() -> None:
+    handler = Handler()
+    seen: list[DeadLetter] = []
+    handle = handler.handle
+
+    def keep(letters: Sequence[DeadLetter]) -> None:
+        seen.extend(letters)
+        handle(letters)
+
+    handler.handle = keep  # type: ignore[method-assign]
+    clock = ManualClock()
+    fault = Violation("run/runId", "format.uuid", "7", "is not a uuid")
+
+    async def run() -> None:
+        with dispatching([handler]) as events:
+            failures: Failures = Refusals(events, clock)
+            await failures.submit(letter(1).event, (fault,), "10.0.0.9")
+
+    asyncio.run(run())
+    (made,) = seen
+    assert made.event == letter(1).event
+    assert (made.code, made.remote, made.key_id) == ("format.uuid", "10.0.0.9", letter(1).event.source)
+    assert made.failed_at == clock.now()

@@ -141,7 +141,7 @@ def test_limits_that_cannot_work_are_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_off_may_be_written_without_quotes(tmp_path: Path) -> None:
-    text = "collect: {lineage: {validate: lenient, exceptions: {run/facets/parent: off, job/facets/sql: strict}}}"
+    text = "collect: {lineage: {validate: lenient, validate_facets: {run/facets/parent: off, job/facets/sql: strict}}}"
     policy = validator_of(read(tmp_path, text).collect.lineage).policy
     assert policy.level == "lenient"
     assert policy.is_off("run", "parent")
