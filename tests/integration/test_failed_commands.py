@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -19,16 +20,21 @@ from uuid import UUID
 
 import pytest
 
-from thence.collect.failed import letter_of
+from thence.collect.committer import Committer
+from thence.collect.failed import Refusals, letter_of
+from thence.collect.lineage import LineageDoor
 from thence.collect.validate import Validator
 from thence.core.errors import Unavailable
 from thence.core.event import Event
 from thence.core.ids import IdFactory
 from thence.core.tally import Settled
+from thence.http.exchange import Request, Response
 from thence.journal.letters.store import SqliteDeadLetters
 from thence.journal.limits import Limits
 from thence.journal.log import FileJournal
 from thence.journal.view import JournalView
+from thence.service.failed import failed_events
+from thence.service.settings import Settings
 from thence.service.state import StateDirectory
 
 THENCE = (sys.executable, "-m", "thence")
@@ -251,6 +257,42 @@ def test_filters_and_limit_choose_what_is_replayed(state: State) -> None:
     assert state.data("failed", "replay", "--stage", "all") == {"accepted": 65, "refused": 0}
     assert state.left() == {}
     assert {each for each, _ in state.arrived()} == set(found)
+
+
+def test_what_the_real_door_refuses_is_kept_before_the_answer_and_comes_back(state: State) -> None:
+    lenient_only = lineage(1).replace(b'"producer"', b'"product"')
+
+    def posted(body: bytes) -> Request:
+        return Request("POST", "/api/v1/lineage", "", {}, "10.0.0.9", event(0).traceparent or "", body)
+
+    with state.letters() as letters, state.journal() as journal:
+        committer = Committer(journal)
+        committer.start()
+
+        async def run() -> list[int]:
+            failed = failed_events(Settings().collect.lineage.failed, state.path, letters)
+            door = LineageDoor(committer, Validator(), Refusals(failed))
+            statuses = []
+            for body in (lineage(0), lenient_only, BAD, lineage(3)):
+                answering = door.post(posted(body))
+                answer = answering if isinstance(answering, Response) else await answering
+                statuses.append(answer.status)
+                assert letters.totals().letter_count == statuses.count(400)
+            await asyncio.to_thread(failed.close, 60)
+            return statuses
+
+        try:
+            assert asyncio.run(run()) == [200, 400, 400, 200]
+        finally:
+            committer.stop()
+        first, second = letters.find()
+        assert (first.code, second.code) == ("required", "format.uuid")
+        assert (first.event.payload, first.remote) == (lenient_only, "10.0.0.9")
+    state.run("failed", "replay", code=1, settings=["collect.lineage.validate=lenient"])
+    assert state.left() == {second.id: 2}
+    arrived = state.arrived()
+    assert [body for _, body in arrived] == [lineage(0), lineage(3), lenient_only]
+    assert arrived[-1][0] == first.event.id
 
 
 # Replaying through the door
