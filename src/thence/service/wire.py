@@ -6,11 +6,12 @@ import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from thence import __version__, web
-from thence.service.http import Application, Asgi, Handler, HttpServer, Request, Response, Routes, answer
+from thence.http.exchange import Handler, Request, Response, Route, answer
+from thence.http.routes import Routes
+from thence.http.server import HttpServer
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
 from thence.service.settings import Secret, Settings
@@ -23,12 +24,11 @@ class Up:
     """Everything that `thence up` runs."""
 
     def __init__(self, settings: Settings, state: Path, listener: Listener | None = None) -> None:
-        self._http = HttpServer(settings.collect.listen, self._application)
+        self._http = HttpServer(settings.collect.listen, self._routes(settings))
         self.store = _store(settings, state)
         services: Sequence[Service] = (self.store, self._http)
         self.lifecycle = Lifecycle(services, listener=listener)
-        self._metrics = Metrics()
-        self._answer = Application(self._routes(settings), self._metrics)
+        self._metrics = Metrics(self._http.counters)
 
     async def run(self, *, until_ready: bool = False) -> None:
         """Take the port first, then start everything; see Lifecycle."""
@@ -40,20 +40,17 @@ class Up:
         """Where the page is."""
         return self._http.url
 
-    async def _application(self, scope: dict[str, Any], receive: Asgi, send: Asgi) -> None:
-        await self._answer(scope, receive, send)
-
     def _routes(self, settings: Settings) -> Routes:
-        routes: dict[str, dict[str, Handler]] = {
-            "/healthz": {"GET": self._healthz},
-            "/readyz": {"GET": self._readyz},
-            **{path: {"GET": _page(name)} for path, name in web.PAGES.items()},
+        routes = {
+            "/healthz": {"GET": Route(self._healthz)},
+            "/readyz": {"GET": Route(self._readyz)},
+            **{path: {"GET": Route(_page(name))} for path, name in web.PAGES.items()},
         }
         if settings.metrics.prometheus:
-            routes["/metrics"] = {"GET": self._show_metrics}
+            routes["/metrics"] = {"GET": Route(self._show_metrics)}
         return routes
 
-    async def _healthz(self, _: Request) -> Response:
+    def _healthz(self, _: Request) -> Response:
         return answer({"status": "alive", "version": __version__})
 
     async def _readyz(self, _: Request) -> Response:
@@ -136,7 +133,7 @@ def _store(settings: Settings, state: Path) -> EmbeddedStore | OwnStore:
 def _page(name: str) -> Handler:
     body, content_type = web.read(name)
 
-    async def show(_: Request) -> Response:
+    def show(_: Request) -> Response:
         return Response(body, content_type=content_type, headers=web.HEADERS)
 
     return show
