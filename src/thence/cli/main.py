@@ -24,6 +24,7 @@ app = typer.Typer(
     help="Collect events, land them exactly once in tables, and know where every row came from.",
 )
 app.command("up")(up.up)
+app.command("collect")(up.collect)
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
 app.add_typer(failed.app, name="failed")

@@ -12,6 +12,7 @@ from thence import __version__, web
 from thence.http.exchange import Handler, Request, Response, Route, answer
 from thence.http.routes import Routes
 from thence.http.server import HttpServer
+from thence.service.collector import Collector
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
 from thence.service.settings import Secret, Settings
@@ -20,15 +21,21 @@ _log = logging.getLogger(__name__)
 _REACH_SECONDS = 3.0
 
 
-class Up:
-    """Everything that `thence up` runs."""
+class Process:
+    """One process of thence: the collector and its HTTP server, with whatever else is to run beside them."""
 
-    def __init__(self, settings: Settings, state: Path, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        state: Path,
+        *,
+        beside: Sequence[Service] = (),
+        listener: Listener | None = None,
+    ) -> None:
+        self.collector = Collector(settings, state)
         self._http = HttpServer(settings.collect.listen, self._routes(settings))
-        self.store = _store(settings, state)
-        services: Sequence[Service] = (self.store, self._http)
-        self.lifecycle = Lifecycle(services, listener=listener)
-        self._metrics = Metrics(self._http.counters)
+        self.lifecycle = Lifecycle((*beside, self.collector, self._http), listener=listener)
+        self._metrics = Metrics(self._http.counters, self.collector)
 
     async def run(self, *, until_ready: bool = False) -> None:
         """Take the port first, then start everything; see Lifecycle."""
@@ -45,6 +52,7 @@ class Up:
             "/healthz": {"GET": Route(self._healthz)},
             "/readyz": {"GET": Route(self._readyz)},
             **{path: {"GET": Route(_page(name))} for path, name in web.PAGES.items()},
+            **self.collector.routes(),
         }
         if settings.metrics.prometheus:
             routes["/metrics"] = {"GET": Route(self._show_metrics)}
@@ -122,6 +130,16 @@ def unreachable(address: tuple[str, int]) -> str:
     except OSError as error:
         return "{}:{} cannot be reached: {}".format(*address, error.strerror or error)
     return ""
+
+
+def everything(settings: Settings, state: Path, listener: Listener | None = None) -> Process:
+    """What `thence up` runs."""
+    return Process(settings, state, beside=(_store(settings, state),), listener=listener)
+
+
+def sidecar(settings: Settings, state: Path, listener: Listener | None = None) -> Process:
+    """What `thence collect` runs: no database, no Java."""
+    return Process(settings, state, listener=listener)
 
 
 def _store(settings: Settings, state: Path) -> EmbeddedStore | OwnStore:
