@@ -96,9 +96,11 @@ class Committer:
         with self._lock:
             if self._stopping or self._waiting_bytes + size_bytes > self._max_waiting_bytes:
                 raise _busy(self._waiting_bytes)
+            is_first = not self._waiting
             self._waiting.append(_Waiting(loop, future, events, result))
             self._waiting_bytes += size_bytes
-        self._gathered.set()
+        if is_first:
+            self._gathered.set()
         return future
 
     def _run(self) -> None:
