@@ -96,17 +96,33 @@ class HttpProtocol(Connection):
             return None
         if end + 4 > limits.head_bytes:
             raise head_too_large(f"the head is larger than {limits.head_bytes} bytes")
-        self._open(read_head(data[: end + 4], limits))
-        return data[end + 4 :]
+        return self._open(read_head(data[: end + 4], limits), data[end + 4 :])
 
-    def _open(self, head: Head) -> None:
+    def _open(self, head: Head, rest: bytes) -> bytes:
         state = self._state
         self._phase = IDLE
         turn = Turn(self, head, state.routes.find(head.method, head.path), state.monotonic())
-        if head.body_bytes == 0:
+        length = head.body_bytes
+        if length == 0:
             self._start(turn, b"")
+        elif 0 < length <= len(rest) and self._is_plain(turn, length):
+            # Most requests come in one piece, and this is the short way for them.
+            turn.held_bytes = length
+            self._start(turn, rest[:length])
+            return rest[length:]
         else:
             self._open_body(turn, turn.match.route)
+        return rest
+
+    def _is_plain(self, turn: Turn, length: int) -> bool:
+        route, headers = turn.match.route, turn.head.headers
+        return (
+            route.body == "whole"
+            and length <= route.max_body_bytes
+            and "content-encoding" not in headers
+            and "expect" not in headers
+            and self._state.try_hold(length)
+        )
 
     def _open_body(self, turn: Turn, route: Route) -> None:
         self._turn = turn

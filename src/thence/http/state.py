@@ -39,12 +39,20 @@ class ServerState:
         self.tasks: set[asyncio.Future[Any]] = set()
         self.is_draining = False
         self._held_bytes = 0
+        self._held_limit = limits.held_body_bytes
+
+    def try_hold(self, count: int) -> bool:
+        """Account for bytes of a body in memory, unless there are too many."""
+        held_bytes = self._held_bytes + count
+        if held_bytes > self._held_limit:
+            return False
+        self._held_bytes = held_bytes
+        return True
 
     def hold(self, count: int) -> None:
-        """Account for bytes of a body in memory, or refuse them when there are too many."""
-        if self._held_bytes + count > self.limits.held_body_bytes:
+        """Account for bytes of a body in memory, or refuse them."""
+        if not self.try_hold(count):
             raise busy("the bodies of too many requests are in memory")
-        self._held_bytes += count
 
     def let_go(self, count: int) -> None:
         """These bytes are no longer in memory."""
