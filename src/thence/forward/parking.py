@@ -16,7 +16,9 @@ from thence.core.ports import DeadLetter
 _TIME_BITS = 48
 
 
-def letter(name: str, event: Event, *, code: str, reason: str, now: datetime, attempts: int = 1) -> DeadLetter:
+def letter(
+    name: str, event: Event, *, code: str, reason: str, now: datetime, attempts: int = 1
+) -> DeadLetter:
     """The letter of one destination for one event."""
     return DeadLetter(
         id=letter_id(name, event.id),

@@ -68,7 +68,10 @@ _PLACES = {
 
 
 def applied(changes: tuple[Change, ...], event: Event) -> Event:
-    """The event after all changes, the same object when there were none. Raises msgspec's errors for what is no JSON."""
+    """The event after all changes, the same object when there were none.
+
+    Raises msgspec's errors for what is no JSON.
+    """
     document = msgspec.Raw(event.payload)
     for change in changes:
         document = _apply(change, document)

@@ -143,8 +143,8 @@ class _Named(msgspec.Struct):
 class _Head(msgspec.Struct):
     eventType: str | None = None  # noqa: N815 - as the specification spells it
     run: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    job: _Named | None | msgspec.UnsetType = msgspec.UNSET
-    dataset: _Named | None | msgspec.UnsetType = msgspec.UNSET
+    job: _Named | msgspec.UnsetType | None = msgspec.UNSET
+    dataset: _Named | msgspec.UnsetType | None = msgspec.UNSET
 
 
 _decode = msgspec.json.Decoder(_Head).decode

@@ -42,7 +42,9 @@ class Origin(msgspec.Struct, frozen=True):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise _bad_url(url, "it does not begin with http:// or https:// and a host")
         if parts.username is not None:
-            raise _bad_url(url.replace(parts.netloc.rpartition("@")[0], "..."), "a password has no place in it")
+            raise _bad_url(
+                url.replace(parts.netloc.rpartition("@")[0], "..."), "a password has no place in it"
+            )
         if any(character <= " " or character > "~" for character in url):
             raise _bad_url(url, "it holds a blank or a character that must be percent-encoded")
         return cls(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))
@@ -169,6 +171,11 @@ class _Connection(asyncio.Protocol):
         self.is_reusable = True
         self._where = where
         self._waiting: asyncio.Future[Answer] | None = None
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._room = 0
+        self._status = 0
+        self._is_sized = False
 
     async def exchange(self, head: bytes, body: bytes, seconds: float, max_answer_bytes: int) -> Answer:
         """Send, and wait."""
@@ -244,7 +251,8 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._status < _FIRST_FINAL:
-            self._headers, self._is_sized = {}, False
+            self._headers.clear()
+            self._is_sized = False
             return
         unsent = self._transport.get_write_buffer_size()
         self.is_reusable = self.is_reusable and self._parser.should_keep_alive() and not unsent
@@ -254,8 +262,8 @@ class _Connection(asyncio.Protocol):
 
     def _begin(self, room: int) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
+        self._headers = {}
+        self._body = []
         self._room = room
         self._status = 0
         self._is_sized = False
