@@ -59,9 +59,8 @@ class Bell:
                     await self._rung.wait()
         self._waits_for_news = False
 
-    async def pause(self, seconds: float) -> None:
-        """Wait so many seconds of the clock, unless somebody is in a hurry."""
-        until = self._clock.monotonic() + seconds
+    async def pause(self, until: float) -> None:
+        """Wait until the clock has come so far, unless somebody is in a hurry."""
         self._rung.clear()
         while not (self._is_hurried or (self.is_stopping and not self.drains)):
             left = until - self._clock.monotonic()

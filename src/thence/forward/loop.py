@@ -153,7 +153,7 @@ class Forwarder:
                     self._condition.note_failure("failed", error)
                     await self._drop_flight()
                     self._reader.start_over()
-                    await self._bell.pause(self.policy.longest_delay_seconds)
+                    await self._bell.pause(self._in(self.policy.longest_delay_seconds))
             self._reader.settle()
         finally:
             with suppress(ThenceError):
@@ -247,8 +247,9 @@ class Forwarder:
         seconds = self._breaker.fail(outcome.error)
         if self._reader.unsettled.total and seconds:
             await self._persist(self._reader.settle)
+        until = self._in(seconds)
         self._breaker.is_waiting = True
-        await self._bell.pause(seconds)
+        await self._bell.pause(until)
         self._breaker.is_waiting = False
 
     async def _park(self, record: Record, refusal: str) -> None:
@@ -270,7 +271,7 @@ class Forwarder:
                 self._condition.note("own_disk", error)
                 if self._bell.is_stopping:
                     raise
-                await self._bell.pause(self.policy.poll_seconds)
+                await self._bell.pause(self._in(self.policy.poll_seconds))
             else:
                 return
 
@@ -280,6 +281,9 @@ class Forwarder:
             await flight.cancel()
 
     # Bookkeeping
+
+    def _in(self, seconds: float) -> float:
+        return self._clock.monotonic() + seconds
 
     def _count(self, settled: Settled) -> None:
         if not settled.total:

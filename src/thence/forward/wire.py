@@ -196,9 +196,11 @@ class _Connection(asyncio.Protocol):
 
     async def is_quiet(self) -> bool:
         """Whether the other side has neither closed it nor said something unasked."""
+        if self._transport.is_closing():
+            return False
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        if not self._transport.is_closing() and poll.poll(0):
+        if poll.poll(0):
             # TLS speaks by itself now and then; the event loop has to look at it once.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
