@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.receiver import Receiver, Told
@@ -28,10 +29,10 @@ from thence.testing.contracts.samples import event, events
 from thence.testing.faults import FaultProxy
 from thence.testing.memory import Disk, MemoryDeadLetters
 
-QUICK = Policy(first_delay_seconds=0.01, longest_delay_seconds=0.05, blocked_delay_seconds=0.1)
-PARKING = Policy(
-    first_delay_seconds=0.01, longest_delay_seconds=0.05, blocked_delay_seconds=0.1, on_refusal="park"
+QUICK = Policy(
+    first_delay_seconds=0.01, longest_delay_seconds=0.05, blocked_delay_seconds=0.1, settle_seconds=0.05
 )
+PARKING = msgspec.structs.replace(QUICK, on_refusal="park")
 SHORT = Timeouts(connect_seconds=2.0, answer_seconds=0.3)
 
 
@@ -59,8 +60,11 @@ class Site:
         self.receiver = self.stack.enter_context(Receiver())
         self.proxy = self.stack.enter_context(FaultProxy(self.receiver.address))
         self.journal = FileJournal(directory / "journal")
-        self.stack.callback(lambda: self.journal.close())
+        self.stack.callback(self._close)
         self.letters = MemoryDeadLetters(Disk())
+
+    def _close(self) -> None:
+        self.journal.close()  # the one that is open then
 
     def target(self, *, batch: bool = False, timeouts: Timeouts = SHORT) -> HttpTarget:
         url = "http://{}:{}/api/v1/lineage".format(*self.proxy.address)
@@ -131,7 +135,7 @@ def test_without_a_word_it_looks_by_itself(site: Site) -> None:
 
 
 def test_many_events_are_settled_by_few_syncs(site: Site) -> None:
-    with site.running() as forwarder:
+    with site.running(Policy()) as forwarder:
         for number in range(1, 101):
             site.journal.append([event(number)])
             forwarder.notify()
@@ -144,7 +148,10 @@ def test_many_events_are_settled_by_few_syncs(site: Site) -> None:
 @pytest.mark.parametrize("fault", ["cut", "lost_answers", "hang", "drop"])
 def test_broken_links_lose_nothing_and_keep_the_order(site: Site, fault: str, batch: bool) -> None:
     site.journal.append(events(60))
-    with site.running(Policy(max_events=20, first_delay_seconds=0.01, longest_delay_seconds=0.05), batch=batch) as forwarder:
+    with site.running(
+        msgspec.structs.replace(QUICK, max_events=20, first_delay_seconds=0.01, longest_delay_seconds=0.05),
+        batch=batch,
+    ) as forwarder:
         for round_ in range(3):
             wanted = len(site.arrived)
             if fault == "drop":
@@ -204,7 +211,12 @@ def is_waiting(site: Site, forwarder: Forwarder, count: int) -> bool:
 def test_after_failures_in_a_row_it_sends_single_probes(site: Site) -> None:
     site.journal.append(events(50))
     site.receiver.told.extend([Told(500)] * 8)
-    with site.running(Policy(first_delay_seconds=0.01, longest_delay_seconds=0.02, breaker_failures=3), batch=True) as forwarder:
+    with site.running(
+        msgspec.structs.replace(
+            QUICK, first_delay_seconds=0.01, longest_delay_seconds=0.02, breaker_failures=3
+        ),
+        batch=True,
+    ) as forwarder:
         wait_until(lambda: site.settled(forwarder), "all to be settled")
     sizes = [request.body.count(b'"number"') for request in site.receiver.requests]
     assert sizes[:9] == [50] * 3 + [1] * 6
@@ -259,7 +271,11 @@ def test_a_refused_event_is_parked_where_that_is_wanted(site: Site, batch: bool)
 
 def test_a_batch_that_is_refused_as_a_whole_is_divided_until_the_culprit_is_found(site: Site) -> None:
     whole = site.receiver._take_batch
-    site.receiver._take_batch = lambda body: Told(400, body=b"bad") if event(6).payload in body else whole(body)  # type: ignore[method-assign]
+
+    def take_batch(body: bytes) -> Told:
+        return Told(400, body=b"bad") if event(6).payload in body else whole(body)
+
+    site.receiver._take_batch = take_batch  # type: ignore[method-assign]
     site.journal.append(events(20))
     with site.running(PARKING, batch=True) as forwarder:
         wait_until(lambda: site.settled(forwarder), "all to be settled")
@@ -295,9 +311,6 @@ def test_what_a_destination_cannot_take_is_parked_at_once(site: Site) -> None:
 def test_parking_is_durable_before_the_cursor_moves(site: Site) -> None:
     full = True
     order: list[str] = []
-    forwarder = site.forwarder(PARKING, parked=lambda letters: put(letters))
-    cursor = forwarder._cursor
-    settle = cursor.settle
 
     def put(letters: Sequence[DeadLetter]) -> None:
         if full:
@@ -309,7 +322,9 @@ def test_parking_is_durable_before_the_cursor_moves(site: Site) -> None:
         order.append(f"settle {settled.parked}")
         settle(settled)
 
-    cursor.settle = settling  # type: ignore[method-assign]
+    forwarder = site.forwarder(PARKING, parked=put)
+    settle = forwarder._cursor.settle
+    forwarder._cursor.settle = settling  # type: ignore[method-assign]
     site.receiver.refused.add(event(2).payload)
     site.journal.append(events(3))
     forwarder.start()
@@ -338,7 +353,7 @@ def test_a_death_between_parking_and_settling_parks_no_second_letter(site: Site)
         pass
 
     for _ in range(2):
-        died = []
+        died: list[object] = []
 
         def dying(settled: Any, died: list[object] = died) -> None:
             died.append(settled)
@@ -355,7 +370,10 @@ def test_a_death_between_parking_and_settling_parks_no_second_letter(site: Site)
     assert [each.id for each in site.letters.find()] == [letter_id("lineage", event(1).id)]
 
 
-@pytest.mark.parametrize(("status", "code"), [(401, "forward.key_refused"), (404, "forward.wrong_address"), (302, "forward.wrong_address")])
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(401, "forward.key_refused"), (404, "forward.wrong_address"), (302, "forward.wrong_address")],
+)
 def test_a_wrong_key_or_address_is_an_alarm_and_costs_no_event(site: Site, status: int, code: str) -> None:
     site.receiver.told.extend([Told(status)] * 3)
     site.journal.append(events(2))
@@ -379,7 +397,9 @@ def test_a_dead_destination_delays_no_other(site: Site) -> None:
         try:
             with site.running(Policy(), name="dead", clock=clock, parked=no_parking) as dead:
                 for minute in range(60):
-                    site.journal.append([event_at(clock, number) for number in range(10 * minute, 10 * minute + 10)])
+                    site.journal.append(
+                        [event_at(clock, number) for number in range(10 * minute, 10 * minute + 10)]
+                    )
                     alive.notify()
                     dead.notify()
                     wait_until(lambda wanted=10 * minute + 10: len(other.arrived) == wanted, "the living one")  # type: ignore[misc]
@@ -404,8 +424,6 @@ def later(clock: ManualClock, forwarder: Forwarder) -> Stats:
 
 
 def event_at(clock: ManualClock, number: int) -> Event:
-    import msgspec
-
     return msgspec.structs.replace(event(number + 1), received_at=clock.now())
 
 
@@ -419,8 +437,6 @@ def test_filtered_events_are_settled_and_told_apart(site: Site) -> None:
 
 
 def ol(number: int, job: str) -> Event:
-    import msgspec
-
     payload = b'{"run": {"runId": "%d"}, "job": {"namespace": "n", "name": "%s"}}' % (number, job.encode())
     return msgspec.structs.replace(event(number), payload=payload)
 
@@ -501,7 +517,7 @@ def test_a_defect_of_a_backend_is_told_and_survived(site: Site) -> None:
             raise failures.pop()
         return await whole(batch)
 
-    forwarder._backend.send = send  # type: ignore[method-assign]
+    forwarder._backend.send = send  # type: ignore[method-assign,assignment]
     forwarder.start()
     try:
         wait_until(lambda: site.settled(forwarder), "all to be settled")
