@@ -1,4 +1,5 @@
-"""Starts a session as a process of its own, so that tests can kill it: `python engine_program.py MODE`, order on stdin.
+"""Starts a session as a process of its own, so that tests can kill it: `python engine_program.py MODE`,
+order on stdin.
 
 It prints one JSON line when the session is up or when it could not start.
 """
@@ -6,6 +7,7 @@ It prints one JSON line when the session is up or when it could not start.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,7 +18,7 @@ from thence.core.errors import ThenceError
 from thence.engine.check import run_check
 from thence.engine.conf import EngineSettings
 from thence.engine.java import find_java
-from thence.engine.session import session, start_session
+from thence.engine.session import is_running, session, start_session, stop_session
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -43,7 +45,18 @@ def main(mode: str, order: Order) -> None:
         with session(settings, order.jars, java) as spark:
             say(jvm=jvm_of(spark))
             raise RuntimeError("planned")
-    say(jvm=jvm_of(start_session(settings, order.jars, java)))
+    spark = start_session(settings, order.jars, java)
+    if mode == "lose":
+        os.kill(jvm_of(spark), signal.SIGKILL)
+        while is_running(spark):
+            time.sleep(0.05)
+        stop_session(spark)
+        spark = start_session(settings, order.jars, java)
+        say(count=spark.range(3).count(), paths=[path for path in sys.path if "spark-" in path])
+        stop_session(spark)
+        say(count=0, paths=[path for path in sys.path if "spark-" in path])
+        return
+    say(jvm=jvm_of(spark), secret=spark.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key"))
     time.sleep(600)
 
 

@@ -18,7 +18,7 @@ PRETEND = """
 import collections, sys
 sys.version_info = collections.namedtuple("V", "major minor micro releaselevel serial")(3, 9, 1, "final", 0)
 """
-ONE_EXECUTOR = {"spark.cores.max": "1"}
+ONE_EXECUTOR = {"spark.cores.max": "1", "spark.task.maxFailures": "1"}
 PROGRAM = Path(__file__).with_name("engine_program.py")
 
 
@@ -44,7 +44,7 @@ def run(
         values = {"master": cluster.master, "executor_python": str(bare), "conf": conf or {}, **changes}
         settings = msgspec.structs.replace(engine_settings, **values)
         order = Order(settings, spark_jars).encode()
-        command = [sys.executable, PROGRAM, "check"]
+        command = [sys.executable, str(PROGRAM), "check"]
         done = subprocess.run(command, input=order, capture_output=True, check=False, timeout=300)
         assert done.stdout, done.stderr.decode()
         return msgspec.json.decode(done.stdout)
@@ -54,7 +54,6 @@ def run(
 
 def test_both_workers_run_our_code_and_arrow_from_what_was_shipped(run: Any) -> None:
     report = run()["report"]
-    print(report)
 
     places = {Path(executor["place"].partition(":")[2]) for executor in report["executors"]}
     assert {place.parents[1].name for place in places} == {"worker-0", "worker-1"}
@@ -92,6 +91,6 @@ def test_a_python_that_is_not_there_is_named(run: Any) -> None:
 
 
 def test_a_cluster_without_room_is_not_waited_for_without_end(run: Any) -> None:
-    answer = run({"spark.executor.memory": "100g"}, executor_wait_seconds=5.0)
+    answer = run({"spark.executor.memory": "100g"}, executor_wait_seconds=3.0)
 
     assert answer["code"] == "engine.no_executors"

@@ -31,7 +31,7 @@ class ThenceError(Exception):
         self.advice = advice
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.code}]"
+        return f"{self.message.rstrip('.')} [{self.code}]"
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions with keyword-only arguments do not travel between processes without this.

@@ -22,12 +22,15 @@ class Claim:
         self._descriptor = os.open(directory / "owner.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
         except BlockingIOError:
             note = os.pread(self._descriptor, 20, 0)
-            os.close(self._descriptor)
+            self.release()
             raise Taken(int(note) if note.strip().isdigit() else 0) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+        except OSError:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Let the next owner in. Releasing twice does nothing."""

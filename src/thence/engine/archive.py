@@ -1,7 +1,8 @@
 """A class archive: what the JVM has loaded and linked once, kept in a file that later starts map.
 
-It belongs to one Java, one class path and one pyspark; `path` says so by its name. A missing or unusable archive
-makes a start slower and nothing else. It is written by a JVM at its exit, under another name, and renamed.
+It belongs to one Java, one class path and one pyspark; `path` says so by its name. A missing or unusable
+archive makes a start slower and nothing else. It is written by a JVM at its exit, under another name, and
+renamed.
 """
 
 from __future__ import annotations

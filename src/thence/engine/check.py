@@ -60,7 +60,7 @@ def run_check(spark: SparkSession, directory: str, clock: Clock | None = None) -
     if found is None or found[0] != sum(range(_ROWS)):
         raise InvariantBroken("engine.check_wrong", f"the sum read back is {found}, not {sum(range(_ROWS))}")
     return EngineReport(
-        master=spark.sparkContext.master,
+        master=str(spark.sparkContext.master),
         executors=executors,
         row_count=_ROWS,
         seconds=watch.seconds,
@@ -95,7 +95,7 @@ def _versions(spark: SparkSession) -> dict[str, str]:
         "java": jvm.java.lang.System.getProperty("java.version"),
         "spark": spark.version,
         "scala": jvm.scala.util.Properties.versionNumberString(),
-        "delta": getattr(jvm.io.delta, "package").VERSION(),
+        "delta": jvm.io.delta.__getattr__("package").VERSION(),
         "python": platform.python_version(),
     }
 

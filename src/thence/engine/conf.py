@@ -1,8 +1,8 @@
 """What a Spark session is started with: decided here as plain values, acted on in `session`.
 
-Times are UTC, Delta is the catalog, nothing listens but on loopback unless executors live on other machines, and
-adaptive execution is off because the batches are small. What the operator sets wins, and where both have something
-to say (class path, Java options, extensions) it is added to ours.
+Times are UTC, Delta is the catalog, nothing listens but on loopback unless executors live on other
+machines, and adaptive execution is off because the batches are small. What the operator sets wins, and
+where both have something to say (class path, Java options, extensions) it is added to ours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOCAL = re.compile(r"^local(\[.*\])?$")
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `directory` holds what it leaves: warehouse, temporary files, log, class archive, shipment."""
+    """One session. `directory` holds its warehouse, log, class archive, shipment and temporary files."""
 
     directory: Path
     master: str = "local[*]"

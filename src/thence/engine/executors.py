@@ -1,7 +1,7 @@
 """The Python on executors: looked at before work is sent there.
 
-On a cluster the executors' Python and platform are somebody else's choice. A first small job reports what is there,
-so that a wrong version is one clear sentence instead of a failed import deep inside a task.
+On a cluster the executors' Python and platform are somebody else's choice. A first small job reports what
+is there, so that a wrong version is one clear sentence instead of a failed import deep inside a task.
 """
 
 from __future__ import annotations
@@ -52,20 +52,21 @@ def _collect(spark: SparkSession, found: list[dict[str, str]], failure: list[Bas
     count = spark.sparkContext.defaultParallelism * _TASKS_PER_CORE
     try:
         found += spark.sparkContext.parallelize(range(count), count).mapPartitions(_make_look()).collect()
-    except BaseException as error:  # boundary: carried to the thread that waits
+    except BaseException as error:
+        # boundary: handed to the thread that waits, which raises it
         failure.append(error)
 
 
 def _make_look() -> Any:
     # A function inside a function travels by value: it must run also where thence cannot be imported.
     def look(_: Iterator[int]) -> Iterator[dict[str, str]]:
-        import os
         import platform
         import socket
         import sysconfig
+        from pathlib import Path
 
         one = {
-            "place": f"{socket.gethostname()}:{os.getcwd()}",
+            "place": f"{socket.gethostname()}:{Path.cwd()}",
             "python": platform.python_version(),
             "platform": sysconfig.get_platform(),
             "thence": "",
@@ -110,8 +111,8 @@ def _translated(error: BaseException) -> ThenceError:
 def _unusable(one: dict[str, str]) -> ConfigError:
     return ConfigError(
         "engine.executor_packages",
-        f"executor {one['place']} (Python {one['python']} on {one['platform']}) cannot import what was shipped "
-        f"from {sysconfig.get_platform()}: {one['trouble']}",
+        f"executor {one['place']} (Python {one['python']} on {one['platform']}) cannot import what was "
+        f"shipped from {sysconfig.get_platform()}: {one['trouble']}",
         advice="Workers must be of the same platform as the driver. Start thence on a machine like them.",
     )
 
@@ -120,6 +121,6 @@ def _nobody(spark: SparkSession, seconds: float) -> Unavailable:
     return Unavailable(
         "engine.no_executors",
         f"no executor of {spark.sparkContext.master} finished a first small job within {seconds:.0f} s",
-        advice="See on the cluster whether it has free cores and memory for this application, and whether its "
-        "workers can reach this machine (spark.driver.host).",
+        advice="See on the cluster whether it has free cores and memory for this application, and whether "
+        "its workers can reach this machine (spark.driver.host).",
     )

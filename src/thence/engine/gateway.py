@@ -1,7 +1,8 @@
 """The JVM that drives Spark: a child of this process that lives exactly as long as it is wanted.
 
-Spark reads the JVM's standard input and leaves when it ends. Only this process holds the other end, so the JVM is
-gone soon after this process, however that ended. What the JVM prints goes to a log file, never to our output.
+Spark reads the JVM's standard input and leaves when it ends. Only this process holds the other end, so the
+JVM is gone soon after this process, however that ended. What the JVM prints goes to a log file, never to
+our output.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class DriverProcess:
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C and a group's SIGTERM are for us; we end it when work is done
+                start_new_session=True,  # Ctrl-C and a group's SIGTERM are for us, who end it when it is time
             )
         self._log = log
 
@@ -43,6 +44,11 @@ class DriverProcess:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
 
     def wait_for(self, path: Path, clock: Clock) -> None:
         """Block until the JVM has written a file; raise when it ends or hangs instead."""
@@ -68,11 +74,13 @@ class DriverProcess:
 
     def _failed(self, how: str) -> ConfigError | Unavailable:
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        said = " / ".join(line.strip() for line in lines[-_TAIL_LINES:])
+        told = [line.strip() for line in lines if not line.lstrip().startswith(("at ", "..."))]
+        said = " / ".join(told[-_TAIL_LINES:])
         return Unavailable(
             "engine.start_failed",
             f"Spark's Java {how}: {said}",
-            advice=f"The whole output is in {self._log}. Memory (spark.driver_memory) and options (spark.conf) are in the settings.",
+            advice=f"The whole output is in {self._log}. Its memory (spark.driver_memory) and options "
+            "(spark.conf) are in the settings.",
         )
 
 
@@ -120,4 +128,4 @@ def _connect(answer: bytes) -> Any:
     # Port (four bytes), length of the secret (four bytes), secret: what spark-submit tells a Python program.
     port, secret = int.from_bytes(answer[:4], "big"), answer[8:].decode()
     with variables({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-        return launch_gateway()
+        return launch_gateway()  # type: ignore[no-untyped-call]

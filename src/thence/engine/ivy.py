@@ -1,8 +1,8 @@
 """Fetching jars by coordinates with the Ivy of the pyspark wheel.
 
-No host is named here: Ivy knows its default repository, and an operator's `ivysettings.xml` names others. What comes
-is put into a directory of the caller's and believed by nobody before its checksum was compared. A crash leaves that
-directory, which the caller's next fetch sweeps away.
+No host is named here: Ivy knows its default repository, and an operator's `ivysettings.xml` names others.
+What comes is put into a directory of the caller's and believed by nobody before its checksum was compared.
+A crash leaves that directory, which the caller's next fetch sweeps away.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def retrieve(
     settings: Path | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """Fetch jars into `directory` as ARTIFACT-VERSION.jar; return what Ivy said. Some may be missing afterwards."""
+    """Fetch jars into `directory` as ARTIFACT-VERSION.jar; return what Ivy said. Some may be missing."""
     modules, own_settings = directory / "ivy.xml", directory / "ivysettings.xml"
     modules.write_text(_modules(coordinates), encoding="utf-8")
     own_settings.write_text(_SETTINGS, encoding="utf-8")
@@ -78,7 +78,9 @@ def _modules(coordinates: Sequence[tuple[str, str, str]]) -> str:
     return (
         '<ivy-module version="2.0"><info organisation="thence" module="jars"/>\n'
         '<configurations><conf name="default"/></configurations>\n'
-        f"<dependencies>\n{''.join(lines)}</dependencies></ivy-module>\n"
+        f"<dependencies>\n{''.join(lines)}</dependencies>\n"
+        # Groups may want different versions of one artifact; Ivy would keep the newest only.
+        '<conflicts><manager name="all"/></conflicts></ivy-module>\n'
     )
 
 

@@ -1,11 +1,13 @@
 """The jars of `jars.lock`: fetched once, verified, then used from a directory, also without a network.
 
-A jar becomes visible only after its size and SHA-256 were compared and its bytes were synced, by a rename; a crash
-leaves a hidden directory that the next fetch sweeps away. Every use reads and compares all bytes again, and a damaged
-jar is fetched again. Processes that fetch into one directory wait for each other (flock).
+A jar becomes visible only after its size and SHA-256 were compared and its bytes were synced, by a rename;
+a crash leaves a hidden directory that the next fetch sweeps away. Every use reads and compares all bytes
+again, and a damaged jar is fetched again. Processes that fetch into one directory wait for each other
+(flock).
 
-To change versions, edit the coordinates in `jars.lock` (the whole closure of the Kafka broker stands there) and run
-`python -m thence.engine.jars > new.lock`, which fetches every jar anew and prints the lines with their checksums.
+To change versions, edit the coordinates in `jars.lock` (the whole closure of the Kafka broker stands there)
+and run `python -m thence.engine.jars > new.lock`, which fetches every jar anew and prints the lines with
+their checksums.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -26,14 +29,15 @@ from typing import Literal
 import msgspec
 
 from thence.core.errors import Rejected, Unavailable
+from thence.disk import durable
 from thence.engine.ivy import retrieve
 from thence.engine.java import Java, find_java
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _ADVICE = (
-    "Check the network, or name a mirror: set THENCE_IVY_SETTINGS to an ivysettings.xml. Without a network, copy the "
-    "files that `thence engine jars --export DIR` writes on another machine into {directory}."
+    "Check the network, or name a mirror: set THENCE_IVY_SETTINGS to an ivysettings.xml. Without a network, "
+    "copy the files that `thence engine jars --export DIR` writes on another machine into {directory}."
 )
 _MANY = 4  # names that a message lists
 
@@ -138,10 +142,8 @@ class Jars:
 
     def _fetch(self, wanted: tuple[Jar, ...], progress: Progress | None) -> None:
         total = sum(jar.size_bytes for jar in wanted)
-        log.info("fetching %d jars", len(wanted), extra={"action": "jars_fetching", "size_bytes": total})
-        tell: Callable[[int], None] | None = None
-        if progress is not None:
-            tell = lambda here: progress(min(here, total), total)  # noqa: E731 - a name for a partial call
+        _log.info("fetching %d jars", len(wanted), extra={"action": "jars_fetching", "size_bytes": total})
+        tell = None if progress is None else partial(_tell, progress, total)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=self._directory) as name:
             place = Path(name)
             names = [jar.coordinates for jar in wanted]
@@ -153,14 +155,16 @@ class Jars:
             raise self._unavailable(missing, said)
         if wrong := [jar for jar in here if jar not in good]:
             raise self._mismatch(wrong)
-        log.info("jars are here", extra={"action": "jars_fetched", "size_bytes": total})
+        if progress is not None:
+            progress(total, total)
+        _log.info("jars are here", extra={"action": "jars_fetched", "size_bytes": total})
 
     def _publish(self, place: Path, jars: Iterable[Jar]) -> None:
         for jar in jars:
             with (place / jar.file_name).open("rb") as file:
                 os.fsync(file.fileno())
             (place / jar.file_name).replace(self._directory / jar.file_name)
-        _sync(self._directory)
+        durable.sync_directory(self._directory)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -175,7 +179,7 @@ class Jars:
         for problem in problems:
             if problem.kind == "damaged":
                 path = str(self._directory / problem.jar.file_name)
-                log.warning("damaged jar: %s", path, extra={"action": "jar_damaged", "path": path})
+                _log.warning("damaged jar: %s", path, extra={"action": "jar_damaged", "path": path})
 
     def _unavailable(self, jars: Sequence[Jar], said: str) -> Unavailable:
         lines = [line.strip() for line in said.splitlines() if "Exception" in line or "not found" in line]
@@ -189,7 +193,8 @@ class Jars:
         return Rejected(
             "engine.jar_mismatch",
             f"{len(jars)} jars came with other bytes than the lock says, and were not kept: {_names(jars)}",
-            advice="The repository or a proxy in between serves other files: name another mirror with THENCE_IVY_SETTINGS.",
+            advice="The repository or a proxy in between serves other files: name another mirror with "
+            "THENCE_IVY_SETTINGS.",
         )
 
 
@@ -204,17 +209,13 @@ def _names(jars: Sequence[Jar]) -> str:
     return ", ".join(names[:_MANY]) + (", ..." if len(names) > _MANY else "")
 
 
+def _tell(progress: Progress, total: int, here: int) -> None:
+    progress(min(here, total), total)
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _relock() -> None:

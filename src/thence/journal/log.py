@@ -37,7 +37,7 @@ from thence.journal.limits import Limits, Stock
 from thence.journal.mark import Mark, paths_in
 from thence.journal.partition import Partition
 from thence.journal.timeline import Timeline
-from thence.journal.trouble import translated
+from thence.journal.trouble import translating
 
 _log = logging.getLogger(__name__)
 _WORTH_ROTATING_BYTES = 1 << 20
@@ -83,10 +83,8 @@ class FileJournal:
         self._partitions: tuple[Partition, ...] = ()
         self._claim = _claim(directory)
         try:
-            self._open(clock or SystemClock())
-        except OSError as error:
-            self.close()
-            raise translated(error, directory) from error
+            with translating(directory):
+                self._open(clock or SystemClock())
         except BaseException:
             self.close()
             raise
@@ -98,11 +96,9 @@ class FileJournal:
             if not events:
                 return range(self.last + 1, self.last + 1)
             size_bytes = sum(map(frame.size_of, events))
-            try:
+            with translating(self.directory):
                 self._make_room(size_bytes)
                 return self._append(events, size_bytes)
-            except OSError as error:
-                raise translated(error, self.directory) from error
 
     def cursor(self, name: str, *, start: Literal["oldest", "newest"] = "oldest") -> FileCursor:
         """See `Journal.cursor`."""
@@ -110,14 +106,18 @@ class FileJournal:
             self.partitions  # noqa: B018 - raises when closed
             if name not in self._marks:
                 before = self._partitions[0].first - 1 if start == "oldest" else self.last
-                self._marks[name] = Mark.create(self.directory, name, Settled(skipped=before))
+                with translating(self.directory):
+                    self._marks[name] = Mark.create(self.directory, name, Settled(skipped=before))
             return FileCursor(self, self._marks[name])
 
     def drop_cursor(self, name: str) -> None:
         """See `Journal.drop_cursor`."""
         with self._writing:
-            if name in self._marks:
-                self._marks.pop(name).delete()
+            mark = self._marks.get(name)
+            if mark is not None:
+                with translating(self.directory):
+                    mark.delete()
+                del self._marks[name]
 
     def cursors(self) -> Sequence[str]:
         """See `Journal.cursors`."""
@@ -163,7 +163,7 @@ class FileJournal:
         """Give back what is done with, and expire what is too old. Call it now and then."""
         with self._writing:
             self.partitions  # noqa: B018 - raises when closed
-            try:
+            with translating(self.directory):
                 now = self._timeline.now()
                 stock = _stock(self._partitions[-1], None)
                 all_passed = self._passed() == self.last and stock.size_bytes > _WORTH_ROTATING_BYTES
@@ -171,8 +171,6 @@ class FileJournal:
                     self._rotate()
                 self._forget(limits.done(self.stocks(), self._passed()))
                 self._expire(limits.overdue(self.stocks(), self.limits, now), "age")
-            except OSError as error:
-                raise translated(error, self.directory) from error
 
     # Inside
 
@@ -216,10 +214,17 @@ class FileJournal:
         _log.error("put a damaged file aside", extra={"action": "journal_file_damaged", "file": path.name})
 
     def _begin(self, first: int) -> None:
-        if self._partitions:
-            self._partitions[-1].last = first - 1
+        row = self._partitions
+        if row:
+            # If the next partition fails half-way its file may be there already, and would make void what is
+            # appended here: so nothing is, until a next partition was begun.
+            row[-1].is_usable = False
         fresh = Partition.create(self.directory, first, self._timeline.now())
-        self._partitions = (*self._partitions, fresh)
+        if row and row[-1].first == first:
+            row = row[:-1]  # it held nothing, and its file was just replaced
+        elif row:
+            row[-1].last = first - 1
+        self._partitions = (*row, fresh)
 
     def _rotate(self) -> None:
         self._begin(self.last + 1)
@@ -284,16 +289,15 @@ class FileJournal:
 
 def _claim(directory: Path) -> Claim:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Claim(directory)
+        with translating(directory):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return Claim(directory)
     except Taken as taken:
         raise Unavailable(
             "journal.owned",
             f"the journal in {directory} is written by process {taken.pid}",
             advice="Stop that process, or give this one a state directory of its own.",
         ) from None
-    except OSError as error:
-        raise translated(error, directory) from error
 
 
 def _full(directory: Path, given: Limits) -> Unavailable:

@@ -18,7 +18,7 @@ import msgspec
 from thence.core.errors import Rejected
 from thence.core.tally import Settled
 from thence.disk import durable
-from thence.journal.trouble import translated
+from thence.journal.trouble import translating
 
 _SLOT_BYTES = 1024
 _LONGEST = _SLOT_BYTES - 10
@@ -111,11 +111,9 @@ class Mark:
         if settled == self.slot.settled:
             return
         slot = Slot(self.slot.number + 1, self.slot.name, settled)
-        try:
+        with translating(self.path.parent):
             os.pwrite(self._file, _encode(slot), slot.number % 2 * _SLOT_BYTES)
             os.fdatasync(self._file)
-        except OSError as error:
-            raise translated(error, self.path.parent) from error
         self.slot = slot
 
 

@@ -31,6 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _STRIDE_BYTES = 1 << 18
 _VECTORS = 512
+_MOST_READERS = 64
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -69,6 +70,8 @@ class Span(NamedTuple):
 class Partition:
     """A partition that is open for reading, and for appending as long as it is the last one."""
 
+    _file = -1
+
     def __init__(self, path: Path, head: Head, end: int, size_bytes: int) -> None:
         self.path = path
         self.head = head
@@ -77,6 +80,7 @@ class Partition:
         self.is_usable = True
         self._end = end
         self._index: list[tuple[int, int]] = []
+        self._readers: dict[int, int] = {}
         self._file = os.open(path, os.O_RDWR)
 
     @property
@@ -156,6 +160,7 @@ class Partition:
             found.append(frame.decode(body))
             taken += close - at
             if len(found) >= limit:
+                self._remember_reader(where + 1, close)
                 break
         return found
 
@@ -186,7 +191,16 @@ class Partition:
         ):
             self._index.append((position, offset))
 
+    def _remember_reader(self, position: int, offset: int) -> None:
+        """Where a reader left off, so that it need not look for its place again."""
+        if len(self._readers) >= _MOST_READERS:
+            self._readers = {}
+        self._readers[position] = offset
+
     def _offset_of(self, position: int) -> int:
+        known = self._readers.get(position)
+        if known is not None:
+            return known
         at = bisect_right(self._index, position, key=lambda entry: entry[0])
         return self._index[at - 1][1] if at else HEAD_BYTES
 

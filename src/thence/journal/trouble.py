@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from thence.core.errors import Unavailable
+
+
+@contextmanager
+def translating(directory: Path) -> Iterator[None]:
+    """What the disk says inside this block comes out in our words."""
+    try:
+        yield
+    except OSError as error:
+        raise translated(error, directory) from error
 
 
 def translated(error: OSError, directory: Path) -> Unavailable:

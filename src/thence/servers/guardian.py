@@ -1,7 +1,7 @@
 """Ends a server when this process dies without having stopped it, even by `kill -9`.
 
-A tiny shell waits for the end of a pipe that only this process holds. The server is our child, so its process id
-stays its own until we have waited for it; therefore the guardian is dismissed before that.
+A tiny shell waits for the end of a pipe that only this process holds. The server is our child, so its
+process id stays its own until we have waited for it; therefore the guardian is dismissed before that.
 """
 
 from __future__ import annotations

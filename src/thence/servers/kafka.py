@@ -1,14 +1,17 @@
 """A Kafka broker of one node for demo and tests, from jars that somebody else fetched. Loopback only.
 
-What producers got acknowledged survives a `kill -9` of the broker, and `start` then brings it back at the same
-address. It does not survive a loss of power for certain: Kafka leaves syncing to the operating system, so the last
-half minute may be missing then. When this process dies, the broker dies with it. Use a real cluster for real data.
+What producers got acknowledged survives a `kill -9` of the broker, and `start` then brings it back at the
+same address. It does not survive a loss of power for certain: Kafka leaves syncing to the operating system,
+so the last half minute may be missing then. When this process dies, the broker dies with it. Use a real
+cluster for real data.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import logging
+import os
 import shutil
 import socket
 import struct
@@ -16,7 +19,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from thence.core.clock import Clock, SystemClock
 from thence.core.errors import ConfigError, Unavailable
@@ -28,6 +31,7 @@ _log = logging.getLogger(__name__)
 _MEMORY = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
+_CLAIM_SECONDS = 5.0  # a broker whose parent was killed needs a moment to go
 _POLL_SECONDS = 0.05
 _ANSWER_SECONDS = 5.0
 _METADATA = struct.pack(">hhihi", 3, 1, 1, -1, 0)  # metadata, version 1, correlation 1, no client, no topics
@@ -51,6 +55,7 @@ class KafkaBroker:
         self._jars = tuple(jars)
         self._port = port
         self._clock = clock or SystemClock()
+        self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._guardian: Guardian | None = None
 
@@ -81,18 +86,15 @@ class KafkaBroker:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start it, and return when it takes messages."""
-        if self.pid is not None:
+        """Start it, and return when it takes messages. One that runs and does not answer is ended first."""
+        if self.pid is not None and self.is_healthy():
             return
-        self._forget()
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._check_port()
-        self._format()
-        settings = self._write_settings("data")
-        with self._log_file.open("wb") as out:
-            self._process = self._spawn("kafka.Kafka", str(settings), out=out)
-        self._guardian = Guardian(self._process.pid)
+        self.stop()
+        self._claim()
         try:
+            self._check_port()
+            self._format()
+            self._run()
             self._wait_until_healthy()
         except BaseException:
             self.stop()
@@ -101,18 +103,15 @@ class KafkaBroker:
 
     def stop(self) -> None:
         """Let it close its files, and end it. Stopping a stopped one does nothing."""
-        if self._process is None:
-            return
-        if self._guardian is not None:
-            self._guardian.dismiss()
-            self._guardian = None
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        if self._process is not None:
+            self._dismiss_guardian()
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+            _log.info("Kafka has stopped", extra={"action": "kafka_stopped"})
         self._forget()
-        _log.info("Kafka has stopped", extra={"action": "kafka_stopped"})
 
     def is_healthy(self) -> bool:
         """Whether it answers and counts itself among the brokers that may lead partitions."""
@@ -129,13 +128,42 @@ class KafkaBroker:
     def _log_file(self) -> Path:
         return self._directory / "kafka.log"
 
-    def _forget(self) -> None:
+    def _run(self) -> None:
+        settings = self._write_settings("data")
+        if self._log_file.exists():
+            self._log_file.replace(self._log_file.with_suffix(".log.before"))
+        with self._log_file.open("wb") as out:
+            self._process = self._spawn("kafka.Kafka", str(settings), out=out)
+        self._guardian = Guardian(self._process.pid)
+
+    def _dismiss_guardian(self) -> None:
         if self._guardian is not None:
             self._guardian.dismiss()
             self._guardian = None
+
+    def _forget(self) -> None:
+        self._dismiss_guardian()
         if self._process is not None:
             self._process.wait()
             self._process = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _claim(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        # The broker inherits the lock: as long as one lives, whoever started it, there is no second.
+        self._lock = os.open(self._directory / "owner.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = self._clock.monotonic() + _CLAIM_SECONDS
+        while not _is_locked(self._lock):
+            if self._clock.monotonic() > deadline:
+                self._forget()
+                raise Unavailable(
+                    "servers.kafka_in_use",
+                    f"a Kafka broker is running on {self._directory}: the directory is in use",
+                    advice="Stop the process that started it, or use another directory.",
+                )
+            self._clock.sleep(_POLL_SECONDS)
 
     def _format(self) -> None:
         # Under another name first: a directory that is half formatted would never start.
@@ -152,15 +180,16 @@ class KafkaBroker:
             raise self._failed(f"could not format {fresh} (exit {status})")
         fresh.replace(self._directory / "data")
 
-    def _spawn(self, main: str, *arguments: str, out: object) -> subprocess.Popen[bytes]:
+    def _spawn(self, main: str, *arguments: str, out: IO[bytes]) -> subprocess.Popen[bytes]:
         command = [str(self._launcher), *_MEMORY, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         command += ["-cp", ":".join(map(str, self._jars)), main, *arguments]
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=out,  # type: ignore[arg-type]
+            stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=() if self._lock is None else (self._lock,),
         )
 
     def _write_settings(self, data: str) -> Path:
@@ -197,9 +226,10 @@ class KafkaBroker:
 
     def _failed(self, what: str) -> Unavailable:
         lines = self._log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        told = [line.strip() for line in lines if not line.lstrip().startswith(("at ", "..."))]
         return Unavailable(
             "servers.kafka_failed",
-            f"the Kafka broker {what}: {' / '.join(lines[-_TAIL_LINES:])}",
+            f"the Kafka broker {what}: {' / '.join(told[-_TAIL_LINES:])}",
             advice=f"The whole output is in {self._log_file}.",
         )
 
@@ -223,7 +253,17 @@ transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=3000
 """
+
+
+def _is_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_free(port: int) -> bool:

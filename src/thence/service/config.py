@@ -72,7 +72,9 @@ def shown(settings: object, path: tuple[str, ...] = ()) -> dict[str, object]:
         else ((name, getattr(settings, name)) for name in settings.__struct_fields__)  # type: ignore[attr-defined]
     )
     for name, value in pairs:
-        here = (*path, name)
+        here = (*path, str(name))
+        if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
+            value = {str(index): each for index, each in enumerate(value)}  # noqa: PLW2901 - shown as a map
         if isinstance(value, msgspec.Struct) or (isinstance(value, dict) and value):
             found.update(shown(value, here))
         else:
@@ -152,10 +154,22 @@ class _Reader:
         values: dict[str, Any] = {}
         for name in (key for key in tree if key not in fields):
             self._unknown((*path, name), tree[name], list(fields))
+        missing = [name for name in kind.__struct_fields__ if name not in tree and _is_required(kind, name)]
+        if missing:
+            self.problems.append(_incomplete(path, missing))
+            return None
         for name, field in fields.items():
             here, value = (*path, name), tree.get(name)
+            item = _section_in(field)
             if _is_section(field) and (isinstance(value, dict) or _is_nothing(value)):
                 values[name] = self.section(field, value if isinstance(value, dict) else {}, here)
+            elif item is not None and isinstance(value, dict):
+                values[name] = {
+                    key: self.section(item, _tree(each), (*here, key)) for key, each in value.items()
+                }
+            elif item is not None and isinstance(value, Leaf) and isinstance(value.value, list):
+                trees = [_tree(Leaf(each, value.origin)) for each in value.value]
+                values[name] = [self.section(item, tree, (*here, str(i))) for i, tree in enumerate(trees)]
             elif value is None:
                 self.origins[".".join(here)] = "default"
             else:
@@ -163,7 +177,9 @@ class _Reader:
                     values[name] = self._leaf(field, value, here)
                 except ConfigError as problem:
                     self.problems.append(problem)
-        return kind(**values)
+        return (
+            kind(**values) if all(_is_required(kind, name) <= (name in values) for name in fields) else None
+        )
 
     def _leaf(self, kind: Any, value: Tree | Leaf, path: tuple[str, ...]) -> Any:
         lax = any(leaf.text for _, leaf in _leaves(value, path))
@@ -189,6 +205,8 @@ class _Reader:
     def _interpolated(self, value: object, origin: str, path: tuple[str, ...]) -> object:
         if isinstance(value, list):
             return [self._interpolated(item, origin, path) for item in value]
+        if isinstance(value, dict):
+            return {key: self._interpolated(item, origin, path) for key, item in value.items()}
         if not isinstance(value, str):
             return value
 
@@ -251,6 +269,25 @@ def _leaves(value: Tree | Leaf, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
             yield from _leaves(below, (*path, name))
 
 
+def _section_in(kind: Any) -> type[Section] | None:
+    """The section that a list or a map is made of."""
+    items = [item for item in get_args(kind) if _is_section(item)]
+    return items[-1] if items and get_origin(kind) in (list, dict) else None
+
+
+def _tree(value: Tree | Leaf) -> Tree:
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value.value, dict):
+        return {"": value}
+    return {
+        str(key): _tree(Leaf(each, value.origin))
+        if isinstance(each, dict) and each
+        else Leaf(each, value.origin)
+        for key, each in value.value.items()
+    }
+
+
 def _is_nothing(value: Tree | Leaf | None) -> bool:
     return value is None or (isinstance(value, Leaf) and value.value is None)
 
@@ -266,6 +303,19 @@ def _keys_at(kind: Any, path: tuple[str, ...]) -> tuple[str, ...]:
         )
         kind = types_of.get(name)
     return kind.__struct_fields__ if _is_section(kind) else ()
+
+
+def _is_required(kind: type[Any], name: str) -> bool:
+    field = next(each for each in msgspec.structs.fields(kind) if each.name == name)
+    return field.required
+
+
+def _incomplete(path: tuple[str, ...], missing: list[str]) -> ConfigError:
+    return ConfigError(
+        "config.missing_key",
+        f"{'.'.join(path)}: {', '.join(missing)} must be set",
+        advice="docs/reference/settings.md says what stands there.",
+    )
 
 
 def _is_section(kind: Any) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from thence.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class Engine:
             driver_memory=self._spark.driver_memory,
             jit="quick",
         )
+        if self._spark.executor_python is not None:
+            settings = msgspec.structs.replace(settings, executor_python=self._spark.executor_python)
         java = self.java()
         with session(settings, self.jars().classpath("spark", progress), java) as spark:
             return run_check(spark, str(self.directory))

@@ -60,10 +60,27 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One mapping of the file; unknown keys are refused."""
 
 
+class KeySettings(Section, frozen=True):
+    """An API key: its name, what it may do, and the key or its hash (`sha256:` and hex, which is no secret)."""
+
+    id: str
+    key: Secret
+    role: Literal["write", "read", "admin"] = "write"
+
+
+class LineageSettings(Section, frozen=True):
+    """How OpenLineage events are checked, and whose are taken."""
+
+    validate: Literal["strict", "spec", "lenient"] = "spec"
+    validate_facets: dict[str, Literal["strict", "spec", "lenient", "off"]] = {}
+    keys: list[KeySettings] = []
+
+
 class CollectSettings(Section, frozen=True):
     """The HTTP server: events, health, metrics and the page."""
 
     listen: Address = msgspec.field(default_factory=lambda: Address("127.0.0.1:8080"))
+    lineage: LineageSettings = msgspec.field(default_factory=LineageSettings)
 
 
 class StoreSettings(Section, frozen=True):
@@ -78,6 +95,7 @@ class SparkSettings(Section, frozen=True):
 
     master: str = "local[*]"
     driver_memory: str = "1g"
+    executor_python: str | None = None
     conf: dict[str, str] = {}
 
 

@@ -1,7 +1,8 @@
 """A standalone Spark cluster on this machine, started from the pyspark wheel: one master and some workers.
 
-Its executors run the Python that is named, which need not be ours: a bare one shows whether everything that tasks
-import has been shipped to them. All processes listen on loopback only and are gone when the block ends.
+Its executors run the Python that is named, which need not be ours: a bare one shows whether everything that
+tasks import has been shipped to them. All processes listen on loopback only and are gone when the block
+ends.
 """
 
 from __future__ import annotations

@@ -83,6 +83,14 @@ def test_a_missing_file_is_only_an_error_when_it_was_named(write, tmp_path):
         ("collect: {listen: nowhere}", "config.wrong_value", "127.0.0.1:8080", "settings.md"),
         ("collect: {listen: 'x:70000'}", "config.wrong_value", "x:70000", "settings.md"),
         ("collect: [1", "config.yaml", ":1: not valid YAML", "indentation"),
+        (
+            "collect: {lineage: {keys: [{id: a, ky: x}]}}",
+            "config.unknown_key",
+            "keys.0.ky",
+            "'collect.lineage.keys.0.key'",
+        ),
+        ("collect: {lineage: {keys: [{id: a}]}}", "config.missing_key", "key must be set", "settings.md"),
+        ("collect: {lineage: {keys: [a]}}", "config.unknown_key", "collect.lineage.keys.0", "Known"),
         ("- a\n- b", "config.yaml", "holds no keys", "key: value"),
         ("log: {level: info}\nlog: {level: debug}", "config.duplicate_key", ":2: the key 'log'", "Remove"),
         ("log: {level: !!python/name:os.system x}", "config.yaml", "not valid YAML", "Correct"),
@@ -144,6 +152,20 @@ def test_secrets_show_nowhere(write):
 def test_a_wrong_secret_is_not_printed_either(write):
     found = problem(write("store: {dsn: [hunter2]}"))
     assert "hunter2" not in found.message
+
+
+def test_secrets_in_lists_are_read_and_hidden(write):
+    file = write(
+        "collect: {lineage: {keys: [{id: a, key: '${env.KEY}'}, {id: b, key: hunter2, role: read}]}}"
+    )
+    found = read(file, {"KEY": "hunter3"})
+    assert [(key.id, key.key.reveal(), key.role) for key in found.settings.collect.lineage.keys] == [
+        ("a", "hunter3", "write"),
+        ("b", "hunter2", "read"),
+    ]
+    assert "hunter" not in repr(found) + json.dumps(config.shown(found.settings))
+    wrong = problem(write("collect: {lineage: {keys: [{id: a, key: [hunter2]}]}}"))
+    assert "hunter" not in str(wrong)
 
 
 def test_maps_take_keys_from_all_layers(write):

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from thence.core.errors import ConfigError, ThenceError, Unavailable
-from thence.servers.postgres import durable
+from thence.disk import durable
 from thence.servers.postgres.account import Account
 from thence.servers.postgres.binaries import Binaries
 from thence.servers.postgres.home import Home, disk_full

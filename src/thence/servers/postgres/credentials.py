@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from thence.core.errors import ConfigError
-from thence.servers.postgres import durable
+from thence.disk import durable
 
 
 class Credentials(msgspec.Struct, frozen=True):

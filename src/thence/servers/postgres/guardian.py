@@ -18,7 +18,7 @@ while read -r pid; do guarded=$pid; done
 guarded() {
   [ -n "$guarded" ] || return 1
   if [ -d /proc/self ]; then [ "$(readlink "/proc/$guarded/cwd")" = "$data" ]
-  else ps -p "$guarded" -o command= | grep -qF -- "$data"; fi
+  else ps -ww -p "$guarded" -o command= | grep -qF -- "$data"; fi
 }
 data=$1
 for signal in INT QUIT KILL; do

@@ -45,6 +45,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "upgrade.work"
 
     @property
+    def sockets(self) -> Path:
+        """A link to where pg_upgrade has its sockets: outside, because their paths have to be short."""
+        return self.work / "sockets"
+
+    @property
     def log(self) -> Path:
         """What PostgreSQL says."""
         return self.root / "log" / "postgres.log"
@@ -53,11 +58,6 @@ class Home(msgspec.Struct, frozen=True):
     def credentials(self) -> Path:
         """The passwords."""
         return self.root / "credentials.json"
-
-    @property
-    def lock(self) -> Path:
-        """Locked by the owner, whose pid it names."""
-        return self.root / "owner.lock"
 
     @property
     def port(self) -> Path:
@@ -82,6 +82,13 @@ class Home(msgspec.Struct, frozen=True):
         if not self.settings.exists():
             self.settings.write_text(OWN_SETTINGS)
             self.settings.chmod(0o644)
+
+    def discard_unfinished(self) -> None:
+        """Remove what an initialisation or an upgrade that did not end has left."""
+        if self.sockets.is_symlink():
+            discard(self.sockets.readlink())
+        discard(self.making)
+        discard(self.work)
 
 
 def discard(path: Path) -> None:

@@ -69,7 +69,7 @@ def recorded_pid(data: Path) -> int | None:
 
 def told_by_ps(pid: int, data: Path) -> bool:
     """Whether a process is a postmaster on this directory, where there is no /proc to ask."""
-    command = ["ps", "-p", str(pid), "-o", "command="]
+    command = ["ps", "-ww", "-p", str(pid), "-o", "command="]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return "postgres" in said and str(data) in said
 

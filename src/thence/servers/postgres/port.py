@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 
 from thence.core.errors import ConfigError, Unavailable
-from thence.servers.postgres import durable
+from thence.disk import durable
 
 HOST = "127.0.0.1"
 FIRST, COUNT, TRIES = 20_000, 12_000, 200

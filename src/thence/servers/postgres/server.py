@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from thence.core.clock import Clock, SystemClock
-from thence.core.errors import InvariantBroken, ThenceError, Unavailable
+from thence.core.errors import ConfigError, InvariantBroken, ThenceError, Unavailable
+from thence.disk.claim import Claim, Taken
 from thence.servers.postgres import leftovers, port, preparation
 from thence.servers.postgres.cluster import Tools
 from thence.servers.postgres.credentials import Credentials
 from thence.servers.postgres.guardian import Guardian
 from thence.servers.postgres.home import Home, unusable
 from thence.servers.postgres.logfile import LogFile
-from thence.servers.postgres.owner import Owner
 from thence.servers.postgres.postmaster import Postmaster
 
 logger = logging.getLogger(__name__)
@@ -32,9 +32,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 START_SECONDS = 300.0
+CONTENTION_SECONDS = 15.0
+CONTENTION = ('lock file "postmaster.pid" already exists', "shared memory block")
 POLL_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 5.0
-STEADY_SECONDS = 30.0
+STEADY_SECONDS, BRIEF_DELAY_SECONDS = 1.0, 0.5
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 5.0
 
 
@@ -45,15 +47,15 @@ class PostgresServer:
     """
 
     def __init__(self, directory: Path, *, port: int | None = None, clock: Clock | None = None) -> None:
-        self._home = Home(Path(directory).absolute())
+        self._home = Home(Path(directory).resolve())
         self._given_port = port
         self._clock = clock or SystemClock()
         self._log = LogFile(self._home.log)
         self._guardian = Guardian(self._home.data)
-        self._calls = threading.Lock()  # start and stop, one at a time
+        self._calls = threading.RLock()  # reentrant: a signal handler may call `stop` inside `start`
         self._spawning = threading.Lock()  # no postmaster is started once `stop` has begun to look for one
         self._stopping = threading.Event()
-        self._owner: Owner | None = None
+        self._owner: Claim | None = None
         self._tools: Tools | None = None
         self._credentials: Credentials | None = None
         self._port: int | None = None
@@ -127,11 +129,11 @@ class PostgresServer:
 
     def _open(self) -> None:
         self._home.make()
-        self._owner = Owner(self._home.lock)
+        self._owner = _claim(self._home)
         self._tools, self._credentials = preparation.prepare(self._home, self._clock)
         self._port = port.choose(self._home.port, self._given_port)
         self._restarts, self._delay_seconds = 0, 0.0
-        self._launch()
+        self._launch_patiently()
         self._supervisor = threading.Thread(target=self._supervise, name="postgres-supervisor", daemon=True)
         self._supervisor.start()
         logger.info("PostgreSQL started", extra=self._about("postgres_started"))
@@ -147,8 +149,20 @@ class PostgresServer:
         self._guardian.close()
         if self._owner is not None:
             leftovers.stop(self._home, self._clock)
+            self._home.discard_unfinished()
             self._owner.release()
         self._owner = self._supervisor = self._postmaster = None
+
+    def _launch_patiently(self) -> None:
+        """What a dying owner started last may still come up beside us; then the next attempt ends it."""
+        until = self._clock.monotonic() + CONTENTION_SECONDS
+        while True:
+            try:
+                return self._launch()
+            except Unavailable as error:
+                if not any(sign in error.message for sign in CONTENTION) or self._clock.monotonic() > until:
+                    raise
+            self._clock.sleep(FIRST_DELAY_SECONDS)
 
     def _launch(self) -> None:
         """One attempt: a postmaster that accepts connections, or an error and none."""
@@ -162,8 +176,8 @@ class PostgresServer:
             if self._stopping.is_set():
                 raise self._interrupted()
             postmaster = Postmaster(self._started(self._tools), self.port, self._log)
-            self._guardian.guard(postmaster.pid)
             self._postmaster = postmaster
+            self._guardian.guard(postmaster.pid)
         self._await_ready(postmaster)
 
     def _await_ready(self, postmaster: Postmaster) -> None:
@@ -182,8 +196,9 @@ class PostgresServer:
         started_at = self._clock.monotonic()
         while (postmaster := self._postmaster) is not None and not self._stopping.is_set():
             if postmaster.exited_within(HOUSEKEEPING_SECONDS):
-                if self._clock.monotonic() - started_at > STEADY_SECONDS:
-                    self._delay_seconds = 0.0
+                # It had come up, so another start is likely to help: only failed starts earn the long delays.
+                steady = self._clock.monotonic() - started_at > STEADY_SECONDS
+                self._delay_seconds = 0.0 if steady else min(self._delay_seconds, BRIEF_DELAY_SECONDS)
                 self._recover(postmaster)
                 started_at = self._clock.monotonic()
             else:
@@ -240,3 +255,14 @@ class PostgresServer:
     def _about(self, action: str) -> dict[str, object]:
         about = {"action": action, "directory": str(self._home.root), "pid": self.pid, "port": self._port}
         return {name: value for name, value in about.items() if value is not None}
+
+
+def _claim(home: Home) -> Claim:
+    try:
+        return Claim(home.root)
+    except Taken as taken:
+        raise ConfigError(
+            "postgres.owned",
+            f"{home.root} is in use by the process with pid {taken.pid}.",
+            advice="Stop that process, or give this one a directory of its own.",
+        ) from None

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from thence.servers.postgres import cluster, durable
+from thence.disk import durable
+from thence.servers.postgres import cluster
 from thence.servers.postgres.account import Account
 from thence.servers.postgres.cluster import Tools
 from thence.servers.postgres.home import Home, discard, disk_full
@@ -30,8 +31,7 @@ SPARE_BYTES = 100 * 1024 * 1024
 
 def resume(home: Home) -> None:
     """Clear away or finish what a crash left."""
-    discard(home.making)
-    discard(home.work)
+    home.discard_unfinished()
     if home.upgraded.exists() and not home.data.exists():
         durable.rename(home.upgraded, home.data)
     # Beside the old cluster it may be out of date: that one may have been used again by an older thence.
@@ -59,6 +59,7 @@ def _copy(old: Tools, new: Tools) -> None:
     home.work.mkdir(mode=0o700)
     new.account.own(home.work)
     with _socket_directory(new.account) as sockets:
+        home.sockets.symlink_to(sockets)
         # Nobody else can reach a socket in this directory, so the tools need no password.
         access = sockets / "hba"
         access.write_text("local all postgres trust\n")

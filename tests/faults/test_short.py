@@ -1,0 +1,21 @@
+"""The short form of every fault run that needs nothing but this package. The seed is printed when one fails."""
+
+from __future__ import annotations
+
+import secrets
+
+from tests.faults import journal, power
+
+
+def test_power_loss_costs_nothing_that_was_acknowledged() -> None:
+    seed = secrets.randbelow(1 << 32)
+    print(f"seed {seed}")
+    assert power.run(**power.SHORT, seed=seed)["acknowledged_lost"] == 0
+
+
+def test_a_journal_stands_kills_and_system_calls_that_fail() -> None:
+    seed = secrets.randbelow(1 << 32)
+    print(f"seed {seed}")
+    figures = journal.run(**journal.SHORT, seed=seed)
+    assert figures["acknowledged_lost"] == 0
+    assert figures["syscall_faults"]
