@@ -25,6 +25,8 @@ class Received(NamedTuple):
     path: str
     headers: dict[str, str]
     body: bytes
+    raw: bytes
+    """The body before it was unpacked."""
 
 
 class Receiver:
@@ -45,11 +47,11 @@ class Receiver:
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = raw = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                answer = receiver.take(Received(self.path, headers, body))
+                answer = receiver.take(Received(self.path, headers, body, raw))
                 self.send_response(answer.status)
                 for name, value in answer.headers:
                     self.send_header(name, value)

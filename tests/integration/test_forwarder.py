@@ -502,7 +502,7 @@ def test_stopping_does_not_wait_for_a_destination_that_hangs(site: Site, drain: 
         wait_until(lambda: forwarder.stats().counters.sends == 1, "the send")
         forwarder.stop(seconds=0.1, drain=drain)
     assert forwarder._thread is not None
-    assert not forwarder._thread.is_alive()
+    assert not forwarder._thread.is_alive
     assert site.journal.cursor("lineage").tally().waiting == 3
 
 

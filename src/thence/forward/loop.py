@@ -12,9 +12,7 @@ happens in a thread and an event loop of the forwarder's own: nobody waits for i
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -36,6 +34,7 @@ from thence.forward.policy import Policy
 from thence.forward.reader import Reader
 from thence.forward.rules import Rules
 from thence.forward.stats import Counters, Stats, Trouble
+from thence.forward.thread import LoopThread
 
 _log = logging.getLogger(__name__)
 _FIRST_ALLOWANCE = 100
@@ -75,14 +74,13 @@ class Forwarder:
         self._parked_to = 0
         self._attempts = 0
         self._flight: Flight | None = None
-        self._thread: threading.Thread | None = None
-        self._main: asyncio.Task[None] | None = None
+        self._thread: LoopThread | None = None
 
     # For everybody, from any thread
 
     def start(self) -> None:
         """Run in a thread of its own."""
-        self._thread = threading.Thread(target=self._in_thread, name=f"forward-{self.name}", daemon=True)
+        self._thread = LoopThread(self.name, self.run, self._end)
         self._thread.start()
 
     def notify(self) -> None:
@@ -96,14 +94,8 @@ class Forwarder:
     def stop(self, *, seconds: float = 5.0, drain: bool = False) -> None:
         """End: what is on its way may arrive within so many seconds; with `drain`, all that waits may."""
         self._bell.stop(drain=drain)
-        thread = self._thread
-        if thread is None:
-            return
-        thread.join(seconds)
-        main = self._main
-        if thread.is_alive() and main is not None:
-            main.get_loop().call_soon_threadsafe(main.cancel)
-        thread.join()
+        if self._thread is not None:
+            self._thread.end(seconds)
 
     def stats(self) -> Stats:
         """Where it stands."""
@@ -129,20 +121,9 @@ class Forwarder:
 
     # The loop
 
-    def _in_thread(self) -> None:
-        try:
-            asyncio.run(self.run())
-        except asyncio.CancelledError:
-            _log.warning(
-                "forwarder ended in mid-send", extra={"action": "forward_cut_off", "destination": self.name}
-            )
-        except Exception as error:  # boundary: of a thread; the rest of the process goes on
-            self._condition.note_failure("ended", error)
-
     async def run(self) -> None:
         """Forward until `stop` is called. Blocks its event loop while files are read and synced."""
         self._bell.attach()
-        self._main = asyncio.current_task()
         try:
             while not self._is_over():
                 try:
@@ -247,8 +228,7 @@ class Forwarder:
         seconds = self._breaker.fail(outcome.error)
         if self._reader.unsettled.total and seconds:
             await self._persist(self._reader.settle)
-        until = self._in(seconds)
-        self._breaker.is_waiting = True
+        until, self._breaker.is_waiting = self._in(seconds), True
         await self._bell.pause(until)
         self._breaker.is_waiting = False
 
@@ -315,3 +295,6 @@ class Forwarder:
         self._breaker.succeed()
         self._attempts = 0
         self._condition.well()
+
+    def _end(self, error: Exception) -> None:
+        self._condition.note_failure("ended", error)

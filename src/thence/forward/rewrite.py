@@ -6,6 +6,7 @@ object on that way, the last is kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -21,6 +22,7 @@ _array = msgspec.json.Decoder(list[Raw]).decode
 _name = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 _OBJECT, _ARRAY = b"{", b"["
+_FIRST = re.compile(rb"[ \t\r\n]*+([^ \t\r\n])")
 _FACETS = ("facets", "inputFacets", "outputFacets")
 _DEPTH = 200
 
@@ -70,9 +72,11 @@ _PLACES = {
 def applied(changes: tuple[Change, ...], event: Event) -> Event:
     """The event after all changes, the same object when there were none.
 
-    Raises msgspec's errors for what is no JSON.
+    Raises msgspec's errors for what is no JSON object.
     """
     document = msgspec.Raw(event.payload)
+    if _opens(document) != _OBJECT:
+        raise msgspec.DecodeError("no JSON object")
     for change in changes:
         document = _apply(change, document)
     payload = bytes(document)
@@ -176,4 +180,5 @@ def _renamed_in(value: Raw, change: RenameNamespace, depth: int) -> Raw:
 
 
 def _opens(value: Raw) -> bytes:
-    return bytes(memoryview(value)[:64]).lstrip()[:1]
+    found = _FIRST.match(value)
+    return found[1] if found is not None else b""
