@@ -31,7 +31,8 @@ from thence.forward import verdict
 from thence.forward.wire import Answer, Client, Origin, Timeouts, Tls
 
 _JSON = "application/json"
-Signer = Callable[[bytes], Mapping[str, str]]
+Signer = Callable[[str, Mapping[str, str], bytes], Mapping[str, str]]
+"""From path, headers and body as they are sent to headers that are added."""
 
 
 class HttpTarget(msgspec.Struct, frozen=True):
@@ -150,7 +151,7 @@ class HttpBackend:
         if event is not None:
             path, headers = _filled(path, headers, event)
         if self._sign is not None:
-            headers.update(self._sign(body))
+            headers.update(self._sign(path, headers, body))
         lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         return "\r\n".join(lines).encode("latin-1"), body
 

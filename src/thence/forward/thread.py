@@ -37,9 +37,8 @@ class LoopThread:
         self._thread.join(seconds)
         task = self._task
         if self._thread.is_alive() and task is not None:
-            _log.warning(
-                "a forwarder is cut off", extra={"action": "forward_cut_off", "thread": self._thread.name}
-            )
+            about = {"action": "forward_cut_off", "destination": self._name}
+            _log.warning("cut off in mid-send", extra=about)
             task.get_loop().call_soon_threadsafe(task.cancel)
         self._thread.join()
 

@@ -37,7 +37,7 @@ class Signer:
         self._key = key
         self._clock = clock or SystemClock()
 
-    def __call__(self, body: bytes) -> Mapping[str, str]:
+    def __call__(self, path: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
         """The time, and the signature over it and the body."""
         timestamp = str(int(self._clock.now().timestamp()))
         return {TIMESTAMP: timestamp, SIGNATURE: f"v1={signature(self._key, timestamp, body)}"}

@@ -13,6 +13,7 @@ from thence.forward.failure import Busy, Misconfigured
 from thence.forward.http import HttpBackend, HttpTarget
 from thence.forward.parking import letter_id
 from thence.forward.policy import Policy
+from thence.forward.sigv4 import AwsKeys, AwsSigner
 from thence.forward.webhook import Signer, signature
 from thence.forward.wire import Answer, Origin
 from thence.testing.clock import ManualClock
@@ -125,13 +126,13 @@ def test_a_letters_id_is_the_same_again_and_differs_by_destination() -> None:
 def test_a_signature_covers_time_and_body() -> None:
     clock = ManualClock()
     key = b"0123456789abcdef"
-    headers = Signer(key, clock)(b"body")
+    headers = Signer(key, clock)("/", {}, b"body")
     assert headers == {
         "X-Thence-Timestamp": "1709208000",
         "X-Thence-Signature": f"v1={signature(key, '1709208000', b'body')}",
     }
     clock.advance(1.0)
-    assert Signer(key, clock)(b"body")["X-Thence-Signature"] != headers["X-Thence-Signature"]
+    assert Signer(key, clock)("/", {}, b"body")["X-Thence-Signature"] != headers["X-Thence-Signature"]
     assert signature(b"key-of-somebody-else", "1", b"x") != signature(key, "1", b"x")
     # echo -n '1.x' | openssl dgst -sha256 -hmac 0123456789abcdef
     assert signature(key, "1", b"x") == "fd8cad50b6953efad15ba0fbbbdeaf3d76e8949cf002bfb1d3a956fc259a4c57"
@@ -163,6 +164,19 @@ def test_headers_that_would_change_the_request_are_refused(headers: dict[str, st
         HttpBackend(HttpTarget("http://x/", headers=headers))
     with pytest.raises(ConfigError):
         HttpBackend(HttpTarget("http://x/", bearer="key\n"))
+
+
+def test_amazons_signature_is_the_one_of_its_published_vector() -> None:
+    clock = ManualClock(datetime(2015, 8, 30, 12, 36, 0, tzinfo=UTC))
+    keys = AwsKeys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "us-east-1", "service")
+    headers = AwsSigner(keys, clock)("/", {"Host": "example.amazonaws.com"}, b"")
+    assert headers["X-Amz-Date"] == "20150830T123600Z"
+    assert headers["Authorization"] == (
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
+        "SignedHeaders=host;x-amz-date, "
+        "Signature=5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"
+    )
+    assert "wJalr" not in repr(keys)
 
 
 def test_secrets_are_not_shown() -> None:
