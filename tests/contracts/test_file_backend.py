@@ -39,7 +39,7 @@ class TestFileBackend(BackendContract):
     def unreachable(self, place: Place[Backend]) -> Iterator[None]:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         size = (place.directory / "events.ndjson").stat().st_size
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))  # so that a part of a line still fits
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 60, hard))  # so that a line and a half still fit
         try:
             yield
         finally:

@@ -190,6 +190,24 @@ def test_only_an_answer_that_was_lost_makes_a_duplicate(site: Site) -> None:
     assert forwarder.stats().counters.retries == 1
 
 
+def test_a_failure_in_the_middle_repeats_nothing_that_was_confirmed(site: Site) -> None:
+    whole = site.receiver._take_one
+    failures = [event(5).payload, event(5).payload, event(8).payload]
+
+    def take_one(payload: bytes) -> Told:
+        if payload in failures:
+            failures.remove(payload)
+            return Told(503)
+        return whole(payload)
+
+    site.receiver._take_one = take_one  # type: ignore[method-assign]
+    site.journal.append(events(10))
+    with site.running() as forwarder:
+        wait_until(lambda: site.settled(forwarder), "all to be settled")
+    assert failures == []
+    assert site.arrived == payloads(10)
+
+
 def test_it_waits_as_long_as_it_is_asked_to(site: Site) -> None:
     clock = ManualClock()
     site.receiver.told.extend([Told(503, (("Retry-After", "600"),)), Told(429, (("Retry-After", "600"),))])
@@ -504,6 +522,19 @@ def test_stopping_does_not_wait_for_a_destination_that_hangs(site: Site, drain: 
     assert forwarder._thread is not None
     assert not forwarder._thread.is_alive
     assert site.journal.cursor("lineage").tally().waiting == 3
+
+
+def test_what_was_delivered_before_it_was_cut_off_is_settled(site: Site) -> None:
+    forwarder = site.forwarder(Policy(settle_seconds=3600.0), timeouts=Timeouts(answer_seconds=3600.0))
+    site.journal.append(events(3))
+    forwarder.start()
+    wait_until(lambda: forwarder.stats().counters.delivered == 3, "the first ones")
+    with site.proxy.hang():
+        site.journal.append(events(2, first=4))
+        forwarder.notify()
+        wait_until(lambda: forwarder.stats().counters.sends == 2, "the next send")
+        forwarder.stop(seconds=0.1)
+    assert site.journal.cursor("lineage").tally().settled.delivered == 3
 
 
 def test_a_defect_of_a_backend_is_told_and_survived(site: Site) -> None:
