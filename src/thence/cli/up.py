@@ -33,11 +33,19 @@ def up(context: typer.Context, listen: Listen = None, once: Once = False) -> Non
     _run(context, everything, listen=listen, once=once)
 
 
-def collect(context: typer.Context, listen: Listen = None, once: Once = False) -> None:
+def collect(
+    context: typer.Context,
+    backend: Annotated[
+        str | None, typer.Option(metavar="URL", help="Forward OpenLineage events to this server.")
+    ] = None,
+    listen: Listen = None,
+    once: Once = False,
+) -> None:
     """Start the collector alone, as a sidecar: no database, no Java."""
     from thence.service.wire import sidecar
 
-    _run(context, sidecar, listen=listen, once=once)
+    flags = {"forward.backend.url": backend} if backend else {}
+    _run(context, sidecar, listen=listen, once=once, **flags)
 
 
 def _run(

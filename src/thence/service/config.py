@@ -18,13 +18,15 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from thence.core.errors import ConfigError
-from thence.service.settings import Address, Secret, Section, Settings, Size
+from thence.service.section import Secret, Section
+from thence.service.settings import Address, Settings, Size
 from thence.service.yamlfile import Leaf, Tree, read_yaml
 
 PREFIX = "THENCE_"
 FILE = "thence.yaml"
 _RESERVED = {"THENCE_CONFIG", "THENCE_IVY_SETTINGS"}
 _REFERENCE = re.compile(r"\$\{env\.([A-Za-z_][A-Za-z0-9_]*)(?:\|([^}]*))?\}")
+_PASSWORD_IN_URL = re.compile(r"://[^/@\s]+@")
 _SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|access\.?key|api\.?key", re.IGNORECASE)
 
 
@@ -96,7 +98,9 @@ def _printable(value: object, name: str, *, free_form: bool) -> object:
         return "**********"
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return _PASSWORD_IN_URL.sub("://**********@", str(value))
 
 
 def _layers(

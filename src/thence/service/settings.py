@@ -12,6 +12,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from thence.service.forward_settings import ForwardSettings
+from thence.service.section import Secret, Section
+
 _LAST_PORT = 65535
 _UNITS = {
     "": 1,
@@ -20,25 +23,6 @@ _UNITS = {
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", start=1)},
 }
 _SIZE = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE | re.ASCII)
-
-
-class Secret(str):
-    """A string that does not show itself. `reveal` gives it to whoever needs it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'**********'"
-
-    def __str__(self) -> str:
-        return "**********"
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
-    def reveal(self) -> str:
-        """The string itself."""
-        return str.__str__(self)
 
 
 class Address(str):
@@ -86,10 +70,6 @@ class Size(str):
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Hours = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
-
-
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One mapping of the file; unknown keys are refused."""
 
 
 def _size(text: str) -> Size:
@@ -218,6 +198,7 @@ class Settings(Section, frozen=True):
 
     state: Path = msgspec.field(default_factory=lambda: Path("state"))
     collect: CollectSettings = msgspec.field(default_factory=CollectSettings)
+    forward: dict[str, ForwardSettings] = {}
     journal: JournalSettings = msgspec.field(default_factory=JournalSettings)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     spark: SparkSettings = msgspec.field(default_factory=SparkSettings)

@@ -13,9 +13,11 @@ from thence.http.exchange import Handler, Request, Response, Route, answer
 from thence.http.routes import Routes
 from thence.http.server import HttpServer
 from thence.service.collector import Collector
+from thence.service.forward import Forwarding
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
-from thence.service.settings import Secret, Settings
+from thence.service.section import Secret
+from thence.service.settings import Settings
 
 _log = logging.getLogger(__name__)
 _REACH_SECONDS = 3.0
@@ -32,10 +34,11 @@ class Process:
         beside: Sequence[Service] = (),
         listener: Listener | None = None,
     ) -> None:
-        self.collector = Collector(settings, state)
+        self.collector = Collector(settings, state, on_commit=self._notify)
+        self.forwarding = Forwarding(settings.forward, self.collector)
         self._http = HttpServer(settings.collect.listen, self._routes(settings))
-        self.lifecycle = Lifecycle((*beside, self.collector, self._http), listener=listener)
-        self._metrics = Metrics(self._http.counters, self.collector)
+        self.lifecycle = Lifecycle((*beside, self.collector, self.forwarding, self._http), listener=listener)
+        self._metrics = Metrics(self._http.counters, self.collector, self.forwarding)
 
     async def run(self, *, until_ready: bool = False) -> None:
         """Take the port first, then start everything; see Lifecycle."""
@@ -46,6 +49,9 @@ class Process:
     def url(self) -> str:
         """Where the page is."""
         return self._http.url
+
+    def _notify(self) -> None:
+        self.forwarding.notify()
 
     def _routes(self, settings: Settings) -> Routes:
         routes = {
