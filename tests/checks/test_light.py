@@ -14,7 +14,6 @@ HEAVY = {
     "pyarrow",
     "pandas",
     "psycopg",
-    "uvicorn",
     "uvloop",
     "httptools",
     "prometheus_client",

@@ -1,4 +1,4 @@
-"""`thence up`: everything on this machine, with a checklist that fills as the services get ready."""
+"""`thence up` and `thence collect`: everything, or the collector alone, with a checklist that fills."""
 
 from __future__ import annotations
 
@@ -17,32 +17,48 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from thence.service.lifecycle import Status
+    from thence.service.wire import Process
 
 
-def up(
-    context: typer.Context,
-    listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen.", show_default="127.0.0.1:8080")
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Start, wait until ready, show it, stop.")] = False,
-) -> None:
+Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where to listen.", show_default="127.0.0.1:8080")
+]
+Once = Annotated[bool, typer.Option("--once", help="Start, wait until ready, show it, stop.")]
+
+
+def up(context: typer.Context, listen: Listen = None, once: Once = False) -> None:
     """Start everything on this machine and stay until Ctrl-C."""
+    from thence.service.wire import everything
+
+    _run(context, everything, listen=listen, once=once)
+
+
+def collect(context: typer.Context, listen: Listen = None, once: Once = False) -> None:
+    """Start the collector alone, as a sidecar: no database, no Java."""
+    from thence.service.wire import sidecar
+
+    _run(context, sidecar, listen=listen, once=once)
+
+
+def _run(
+    context: typer.Context, make: Callable[..., Process], *, listen: str | None, once: bool, **flags: str
+) -> None:
     from thence.service import config, logs
     from thence.service.state import StateDirectory
-    from thence.service.wire import Up
 
     began = time.monotonic()
     options = options_of(context)
-    flags = {**options.flags, **({"collect.listen": listen} if listen else {})}
-    settings = config.load(options.file, flags).settings
+    if listen:
+        flags["collect.listen"] = listen
+    settings = config.load(options.file, {**options.flags, **flags}).settings
     with StateDirectory(settings.state) as state:
         checklist = Checklist(as_json=options.as_json)
         logs.configure(settings.log)
-        everything = Up(settings, state.path, listener=checklist.show)
-        checklist.on_ready = lambda: checklist.end(everything.url, str(state.path), time.monotonic() - began)
-        checklist.count = len(everything.lifecycle.statuses)
+        process = make(settings, state.path, listener=checklist.show)
+        checklist.on_ready = lambda: checklist.end(process.url, str(state.path), time.monotonic() - began)
+        checklist.count = len(process.lifecycle.statuses)
         with checklist:
-            asyncio.run(everything.run(until_ready=once))
+            asyncio.run(process.run(until_ready=once))
 
 
 class Checklist:

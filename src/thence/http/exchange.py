@@ -15,7 +15,10 @@ JSON = "application/json"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request. Header names are lower case. `body` is whole and decompressed, unless the route takes a stream."""
+    """One request. Header names are lower case. `body` is whole and decompressed, unless the route takes a stream.
+
+    `path` is as it was sent; `params` are the named segments of the route's template, with escapes undone.
+    """
 
     method: str
     path: str
@@ -25,6 +28,7 @@ class Request(msgspec.Struct, frozen=True):
     traceparent: str
     body: bytes = b""
     stream: AsyncIterator[bytes] | None = None
+    params: Mapping[str, str] = {}
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -55,3 +59,12 @@ def answer(content: object, status: int = 200, *, headers: tuple[tuple[str, str]
 def refusal(status: int, code: str, message: str, advice: str, **more: object) -> Response:
     """An error in JSON, of the same shape everywhere."""
     return answer({"error": {"code": code, "message": message, "advice": advice, **more}}, status)
+
+
+class Refused(Exception):
+    """Raised where a request cannot go on: the answer, and the reason under which it is counted."""
+
+    def __init__(self, response: Response, *, reason: str) -> None:
+        super().__init__(reason)
+        self.response = response
+        self.reason = reason

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
 import msgspec
 
+from thence.http.trace import trace_id
 from thence.service.settings import LogSettings
 
-trace_id: ContextVar[str] = ContextVar("trace_id", default="")
-
-_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
+_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
@@ -30,8 +28,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    for chatty in ("py4j", "uvicorn"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
 
 

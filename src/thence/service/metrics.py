@@ -7,39 +7,35 @@ in docs/reference/metrics.md, and a test keeps that true.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from thence import __version__
+from thence.http.counters import BUCKETS, Counters
+from thence.service.collector import Collector as CollectorService
+from thence.service.collector_metrics import CollectorMetrics
 from thence.service.lifecycle import Status
-
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Metrics:
     """The registry of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, http: Counters, collector: CollectorService) -> None:
         self.registry = CollectorRegistry()
         self._services = _Services()
         self.registry.register(self._services)
+        self.registry.register(_Http(http))
+        self.registry.register(CollectorMetrics(collector))
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "thence_http_requests",
-            "Requests answered, by route and status.",
-            ["method", "route", "status"],
-            registry=self.registry,
-        )
-        self.seconds = Histogram(
-            "thence_http_request_seconds",
-            "Time from the last byte of a request's head to the answer, by route.",
-            ["route"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
 
     def render(self, accept: str, statuses: Sequence[Status]) -> tuple[bytes, str]:
         """All metrics, and the content type that suits the reader."""
@@ -62,3 +58,43 @@ class _Services(Collector):
             ready.add_metric([status.name], float(status.phase == "ready"))
             start.add_metric([status.name], status.seconds)
         return (build, ready, start)
+
+
+class _Http(Collector):
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterable[Metric]:
+        counters = self._counters
+        requests = CounterMetricFamily(
+            "thence_http_requests",
+            "Requests answered, by route and status.",
+            labels=["method", "route", "status"],
+        )
+        for (method, route, status), count in counters.requests.items():
+            requests.add_metric([method, route, str(status)], count)
+        refused = CounterMetricFamily(
+            "thence_http_refused",
+            "Requests and connections that were not served, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in counters.refused.items():
+            refused.add_metric([reason], count)
+        yield from (requests, refused, self._seconds())
+        yield GaugeMetricFamily("thence_http_connections", "Connections that are open.", counters.connections)
+        yield CounterMetricFamily(
+            "thence_http_received_bytes", "Bytes read from clients.", counters.received_bytes
+        )
+        yield CounterMetricFamily("thence_http_sent_bytes", "Bytes written to clients.", counters.sent_bytes)
+
+    def _seconds(self) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(
+            "thence_http_request_seconds",
+            "Time from the last byte of a request's head to the answer, by route.",
+            labels=["route"],
+        )
+        for route, durations in self._counters.seconds.items():
+            totals = accumulate(durations.counts)
+            bounds = [*map(str, BUCKETS), "+Inf"]
+            family.add_metric([route], list(zip(bounds, totals, strict=True)), durations.sum)
+        return family

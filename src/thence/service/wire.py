@@ -6,11 +6,13 @@ import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from thence import __version__, web
-from thence.service.http import Application, Asgi, Handler, HttpServer, Request, Response, Routes, answer
+from thence.http.exchange import Handler, Request, Response, Route, answer
+from thence.http.routes import Routes
+from thence.http.server import HttpServer
+from thence.service.collector import Collector
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
 from thence.service.settings import Secret, Settings
@@ -19,16 +21,21 @@ _log = logging.getLogger(__name__)
 _REACH_SECONDS = 3.0
 
 
-class Up:
-    """Everything that `thence up` runs."""
+class Process:
+    """One process of thence: the collector and its HTTP server, with whatever else is to run beside them."""
 
-    def __init__(self, settings: Settings, state: Path, listener: Listener | None = None) -> None:
-        self._http = HttpServer(settings.collect.listen, self._application)
-        self.store = _store(settings, state)
-        services: Sequence[Service] = (self.store, self._http)
-        self.lifecycle = Lifecycle(services, listener=listener)
-        self._metrics = Metrics()
-        self._answer = Application(self._routes(settings), self._metrics)
+    def __init__(
+        self,
+        settings: Settings,
+        state: Path,
+        *,
+        beside: Sequence[Service] = (),
+        listener: Listener | None = None,
+    ) -> None:
+        self.collector = Collector(settings, state)
+        self._http = HttpServer(settings.collect.listen, self._routes(settings))
+        self.lifecycle = Lifecycle((*beside, self.collector, self._http), listener=listener)
+        self._metrics = Metrics(self._http.counters, self.collector)
 
     async def run(self, *, until_ready: bool = False) -> None:
         """Take the port first, then start everything; see Lifecycle."""
@@ -40,20 +47,18 @@ class Up:
         """Where the page is."""
         return self._http.url
 
-    async def _application(self, scope: dict[str, Any], receive: Asgi, send: Asgi) -> None:
-        await self._answer(scope, receive, send)
-
     def _routes(self, settings: Settings) -> Routes:
-        routes: dict[str, dict[str, Handler]] = {
-            "/healthz": {"GET": self._healthz},
-            "/readyz": {"GET": self._readyz},
-            **{path: {"GET": _page(name)} for path, name in web.PAGES.items()},
+        routes = {
+            "/healthz": {"GET": Route(self._healthz)},
+            "/readyz": {"GET": Route(self._readyz)},
+            **{path: {"GET": Route(_page(name))} for path, name in web.PAGES.items()},
+            **self.collector.routes(),
         }
         if settings.metrics.prometheus:
-            routes["/metrics"] = {"GET": self._show_metrics}
+            routes["/metrics"] = {"GET": Route(self._show_metrics)}
         return routes
 
-    async def _healthz(self, _: Request) -> Response:
+    def _healthz(self, _: Request) -> Response:
         return answer({"status": "alive", "version": __version__})
 
     async def _readyz(self, _: Request) -> Response:
@@ -127,6 +132,16 @@ def unreachable(address: tuple[str, int]) -> str:
     return ""
 
 
+def everything(settings: Settings, state: Path, listener: Listener | None = None) -> Process:
+    """What `thence up` runs."""
+    return Process(settings, state, beside=(_store(settings, state),), listener=listener)
+
+
+def sidecar(settings: Settings, state: Path, listener: Listener | None = None) -> Process:
+    """What `thence collect` runs: no database, no Java."""
+    return Process(settings, state, listener=listener)
+
+
 def _store(settings: Settings, state: Path) -> EmbeddedStore | OwnStore:
     if settings.store.dsn is not None:
         return OwnStore(settings.store.dsn)
@@ -136,7 +151,7 @@ def _store(settings: Settings, state: Path) -> EmbeddedStore | OwnStore:
 def _page(name: str) -> Handler:
     body, content_type = web.read(name)
 
-    async def show(_: Request) -> Response:
+    def show(_: Request) -> Response:
         return Response(body, content_type=content_type, headers=web.HEADERS)
 
     return show

@@ -183,6 +183,7 @@ def test_the_schema_names_every_section():
     assert set(made["$defs"]["Settings"]["properties"]) == {
         "state",
         "collect",
+        "journal",
         "store",
         "spark",
         "metrics",

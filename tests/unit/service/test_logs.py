@@ -8,6 +8,7 @@ import logging
 
 import pytest
 
+from thence.http.trace import trace_id
 from thence.service import logs
 from thence.service.settings import LogSettings
 
@@ -25,9 +26,9 @@ def root():
 def test_a_record_is_one_json_object_with_its_action(root):
     stream = io.StringIO()
     logs.configure(LogSettings(), stream)
-    token = logs.trace_id.set("abc")
+    token = trace_id.set("abc")
     logging.getLogger("thence.x").info("done %s", "it", extra={"action": "test_done", "count": 3})
-    logs.trace_id.reset(token)
+    trace_id.reset(token)
     line = json.loads(stream.getvalue())
     assert (line["message"], line["action"], line["count"]) == ("done it", "test_done", 3)
     assert (line["level"], line["logger"], line["trace_id"]) == ("info", "thence.x", "abc")
