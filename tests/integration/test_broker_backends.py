@@ -89,11 +89,11 @@ def messages(broker: ProxiedBroker, topic: str) -> list[Message]:
     found: list[Message] = []
     try:
         for partition in sorted(consumer.list_topics(topic, 30.0).topics[topic].partitions):
-            place = TopicPartition(topic, partition, 0)
-            _, end = consumer.get_watermark_offsets(place, 30.0)
-            consumer.assign([place])
+            place = TopicPartition(topic, partition)
+            begin, end = consumer.get_watermark_offsets(place, 30.0)
+            consumer.assign([TopicPartition(topic, partition, begin)])
             taken: list[Message] = []
-            while (not taken and end) or (taken and offset_of(taken[-1]) < end - 1):
+            while begin < end and (not taken or offset_of(taken[-1]) < end - 1):
                 message = consumer.poll(30.0)
                 assert message is not None
                 assert message.error() is None
@@ -102,6 +102,12 @@ def messages(broker: ProxiedBroker, topic: str) -> list[Message]:
     finally:
         consumer.close()
     return found
+
+
+def forget(broker: ProxiedBroker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for done in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
+        done.result(30.0)
 
 
 def offset_of(message: Message) -> int:
@@ -172,8 +178,10 @@ class TestKafkaBackend(BackendContract):
     @contextmanager
     def losing_answers(self, place: Place[Backend]) -> Iterator[None]:
         producer = self.backend._make()
-        producer.produce(make_topic(self.broker), b"so that it has introduced itself")
+        # It introduces itself and learns who leads the topic, so that nothing but the answer to events can be lost.
+        producer.produce(self.topic, b"hello")
         producer.flush(30.0)
+        forget(self.broker, self.topic)
         with ExitStack() as stack:
             self.backend.before_producing = lambda: stack.enter_context(self.broker.proxy.lost_answers())
             yield
