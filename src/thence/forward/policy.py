@@ -16,7 +16,7 @@ class Policy(msgspec.Struct, frozen=True):
     send_seconds: float = 1.0
     """A call is cut so small that it takes about so long; what one call holds is sent again after a crash."""
     settle_events: int = 1000
-    settle_seconds: float = 1.0
+    settle_seconds: float = 0.02
     """How far the cursor on disk may lag behind what was delivered; so much is sent again after a crash."""
     first_delay_seconds: float = 0.1
     longest_delay_seconds: float = 30.0
