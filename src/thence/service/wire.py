@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from prometheus_client import Metric
 
 from thence import __version__, web
 from thence.core.errors import ThenceError
@@ -18,7 +20,8 @@ from thence.service.forward import Forwarding
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
 from thence.service.section import Secret
-from thence.service.settings import Settings
+from thence.service.settings import MetricsSettings, Settings
+from thence.service.statsd import Statsd
 
 _log = logging.getLogger(__name__)
 _REACH_SECONDS = 3.0
@@ -40,7 +43,7 @@ class Process:
         self.collector = Collector(settings, state, on_commit=self._notify)
         self.forwarding = Forwarding(settings.forward, self.collector)
         self._http = HttpServer(settings.collect.listen, self._routes(settings))
-        services = (*beside, self.collector, self.forwarding, self._http)
+        services = (*beside, self.collector, self.forwarding, *self._statsd(settings.metrics), self._http)
         self.lifecycle = Lifecycle(services, listener=listener, reload=self.reload)
         self._settings = settings
         self._reread = reread or (lambda: settings)
@@ -67,6 +70,14 @@ class Process:
             return
         fixed = sorted(key for key in _FIXED if getattr(settings, key) != getattr(self._settings, key))
         _log.info("read the settings again", extra={"action": "reloaded", "needs_restart": fixed})
+
+    def _statsd(self, settings: MetricsSettings) -> Iterator[Service]:
+        if settings.statsd is not None:
+            interval = settings.statsd_interval_seconds
+            yield Statsd(settings.statsd, self._samples, tags=settings.statsd_tags, interval_seconds=interval)
+
+    def _samples(self) -> Iterable[Metric]:
+        return self._metrics.collect(self.lifecycle.statuses)
 
     def _notify(self) -> None:
         self.forwarding.notify()
