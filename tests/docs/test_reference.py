@@ -14,16 +14,28 @@ import typer.main
 
 from thence.cli.main import app
 from thence.core import errors
+from thence.http.counters import Counters
 from thence.service import config
+from thence.service.collector import Collector
+from thence.service.forward import Forwarding
+from thence.service.forward_settings import ForwardSettings
 from thence.service.metrics import Metrics
-from thence.service.settings import Section, Settings
+from thence.service.section import Section
+from thence.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-ERRORS = {
-    name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)
-}
+SUBCLASSES = {"Misconfigured", "Busy"}
+ERRORS = (
+    SUBCLASSES
+    | {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    | {"Busy", "Misconfigured", "Parked"}
+)  # the forwarder's own
 
 
 def calls() -> Iterator[ast.Call]:
@@ -91,6 +103,10 @@ def test_every_setting_is_documented_with_its_default() -> None:
             ), key
 
 
+def test_every_setting_of_a_destination_is_documented() -> None:
+    assert set(ForwardSettings.__struct_fields__) == documented("forwarding.md")
+
+
 def commands(command: click.Command, path: str = "thence") -> Iterator[tuple[str, click.Command]]:
     subcommands = getattr(command, "commands", None)
     if subcommands is None:
@@ -112,8 +128,15 @@ def test_every_command_and_option_is_documented() -> None:
                     assert f"`{option}" in section, f"{path} {option}"
 
 
-def test_every_metric_is_documented() -> None:
-    text = Metrics().render("", ())[0].decode()
+def test_every_metric_is_documented(tmp_path: Path) -> None:
+    collector = Collector(Settings(), tmp_path)
+    collector.start()
+    try:
+        collector.parts.journal.cursor("some")
+        forwarding = Forwarding({"some": ForwardSettings(type="stdout")}, collector)
+        text = Metrics(Counters(), collector, forwarding).render("", ())[0].decode()
+    finally:
+        collector.stop()
     names = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
     ours = {name for name in names if name.startswith("thence_") and not name.endswith("_created")}
     assert documented("reference/metrics.md") - {"process_*"} >= ours

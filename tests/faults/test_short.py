@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from tests.faults import journal, power
+from tests.faults import door, journal, power
 
 
 def test_power_loss_costs_nothing_that_was_acknowledged() -> None:
@@ -19,3 +19,11 @@ def test_a_journal_stands_kills_and_system_calls_that_fail() -> None:
     figures = journal.run(**journal.SHORT, seed=seed)
     assert figures["acknowledged_lost"] == 0
     assert figures["syscall_faults"]
+
+
+def test_a_sidecar_that_is_killed_under_load_loses_nothing_that_it_acknowledged() -> None:
+    seed = secrets.randbelow(1 << 32)
+    print(f"seed {seed}")
+    figures = door.run(**door.SHORT, seed=seed)
+    assert figures["acknowledged_lost"] == 0
+    assert figures["out_of_order"] == 0

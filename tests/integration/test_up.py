@@ -86,6 +86,7 @@ def test_it_is_alive_and_ready_and_says_what_runs(running: Running) -> None:
     assert (status, said["status"]) == (200, "ready")
     assert [(each["name"], each["phase"]) for each in said["services"]] == [
         ("PostgreSQL", "ready"),
+        ("collector", "ready"),
         ("HTTP", "ready"),
     ]
 
@@ -169,7 +170,7 @@ def test_sigterm_stops_in_order_and_leaves_nothing_running(tmp_path: Path) -> No
         assert not Path(f"/proc/{pid}").exists()
         actions = [json.loads(line) for line in running.log.read_text().splitlines()]
         stopped = [line["service"] for line in actions if line["action"] == "service_stopped"]
-        assert stopped == ["HTTP", "PostgreSQL"]
+        assert stopped == ["HTTP", "collector", "PostgreSQL"]
 
 
 def test_ctrl_c_stops_in_order_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import msgspec
 import typer
 
 from thence.core.errors import ConfigError
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -49,3 +52,8 @@ def put(text: str) -> None:
 def put_json(content: object) -> None:
     """Data for machines, as one line of JSON."""
     put(msgspec.json.encode(content, enc_hook=str).decode())
+
+
+def harmless(text: str) -> str:
+    """Text that somebody sent, without characters that would steer a terminal."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

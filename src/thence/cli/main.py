@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from thence import __version__
-from thence.cli import config, doctor, engine, up
+from thence.cli import config, doctor, engine, failed, journal, up
 from thence.cli.context import Options, assignments, put, put_json, say
 from thence.core.errors import ThenceError
 
@@ -24,8 +24,11 @@ app = typer.Typer(
     help="Collect events, land them exactly once in tables, and know where every row came from.",
 )
 app.command("up")(up.up)
+app.command("collect")(up.collect)
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")
+app.add_typer(failed.app, name="failed")
+app.add_typer(journal.app, name="journal")
 app.add_typer(engine.app, name="engine")
 
 

@@ -1,10 +1,11 @@
-"""`thence up`: everything on this machine, with a checklist that fills as the services get ready."""
+"""`thence up` and `thence collect`: everything, or the collector alone, with a checklist that fills."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,37 +13,70 @@ import typer
 from thence.cli.context import options_of, put, put_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from rich.table import Table
 
     from thence.service.lifecycle import Status
+    from thence.service.settings import Settings
+    from thence.service.wire import Process
 
 
-def up(
-    context: typer.Context,
-    listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen.", show_default="127.0.0.1:8080")
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Start, wait until ready, show it, stop.")] = False,
-) -> None:
+Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where to listen.", show_default="127.0.0.1:8080")
+]
+Once = Annotated[bool, typer.Option("--once", help="Start, wait until ready, show it, stop.")]
+
+
+def up(context: typer.Context, listen: Listen = None, once: Once = False) -> None:
     """Start everything on this machine and stay until Ctrl-C."""
-    from thence.service import config, logs
+    from thence.service.wire import everything
+
+    _run(context, everything, listen=listen, once=once)
+
+
+def collect(
+    context: typer.Context,
+    backend: Annotated[
+        str | None, typer.Option(metavar="URL", help="Forward OpenLineage events to this server.")
+    ] = None,
+    listen: Listen = None,
+    once: Once = False,
+) -> None:
+    """Start the collector alone, as a sidecar: no database, no Java."""
+    from thence.service.wire import sidecar
+
+    flags = {"forward.backend.url": backend} if backend else {}
+    _run(context, sidecar, listen=listen, once=once, **flags)
+
+
+def _run(
+    context: typer.Context, make: Callable[..., Process], *, listen: str | None, once: bool, **flags: str
+) -> None:
+    from thence.service import logs
     from thence.service.state import StateDirectory
-    from thence.service.wire import Up
 
     began = time.monotonic()
     options = options_of(context)
-    flags = {**options.flags, **({"collect.listen": listen} if listen else {})}
-    settings = config.load(options.file, flags).settings
+    if listen:
+        flags["collect.listen"] = listen
+    reread = partial(_read, options.file, {**options.flags, **flags})
+    settings = reread()
     with StateDirectory(settings.state) as state:
         checklist = Checklist(as_json=options.as_json)
         logs.configure(settings.log)
-        everything = Up(settings, state.path, listener=checklist.show)
-        checklist.on_ready = lambda: checklist.end(everything.url, str(state.path), time.monotonic() - began)
-        checklist.count = len(everything.lifecycle.statuses)
+        process = make(settings, state.path, reread, checklist.show)
+        checklist.on_ready = lambda: checklist.end(process.url, str(state.path), time.monotonic() - began)
+        checklist.count = len(process.lifecycle.statuses)
         with checklist:
-            asyncio.run(everything.run(until_ready=once))
+            asyncio.run(process.run(until_ready=once))
+
+
+def _read(file: Path | None, flags: Mapping[str, str]) -> Settings:
+    from thence.service import config
+
+    return config.load(file, flags).settings
 
 
 class Checklist:

@@ -65,7 +65,15 @@ class Committer:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._stopping = False
+        self._trouble = ""
         self._thread: threading.Thread | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why the last commit failed; empty when it did not."""
+        if self._thread is None or not self._thread.is_alive():
+            return "nothing writes to the journal"
+        return self._trouble
 
     def start(self) -> None:
         """Begin to commit."""
@@ -88,9 +96,11 @@ class Committer:
         with self._lock:
             if self._stopping or self._waiting_bytes + size_bytes > self._max_waiting_bytes:
                 raise _busy(self._waiting_bytes)
+            is_first = not self._waiting
             self._waiting.append(_Waiting(loop, future, events, result))
             self._waiting_bytes += size_bytes
-        self._gathered.set()
+        if is_first:
+            self._gathered.set()
         return future
 
     def _run(self) -> None:
@@ -116,6 +126,7 @@ class Committer:
         except Exception as caught:  # boundary: this thread answers for all requests and must not end
             _log.exception("a commit failed", extra={"action": "commit_failed"})
             error = InvariantBroken("collect.commit", f"a commit failed: {type(caught).__name__}")
+        self._trouble = "" if error is None else str(error)
         self._count(events, self._clock.monotonic() - began, failed=error is not None)
         for loop in {each.loop for each in batch}:
             settled = [each for each in batch if each.loop is loop]

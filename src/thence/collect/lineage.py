@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
+from uuid import UUID
 
 import msgspec
 
@@ -22,9 +23,10 @@ from thence.core.clock import Clock, SystemClock
 from thence.core.errors import InvalidEvent, Unavailable, Violation
 from thence.core.event import Event
 from thence.core.ids import IdFactory
-from thence.http.exchange import Request, Response, Route, answer, refusal
+from thence.http.exchange import Request, Response, answer, refusal
 
 MAX_BODY_BYTES = 32 << 20
+EVENT_ID = "thence-event-id"
 _UNAUTHORIZED = refusal(
     401, "collect.key", "a valid API key is needed", "Send it as: Authorization: Bearer KEY"
 )
@@ -50,7 +52,10 @@ class LineageCounters(msgspec.Struct):
 
 
 class LineageDoor:
-    """The routes for OpenLineage events."""
+    """Handlers for OpenLineage events.
+
+    A client that sends an event again may name the event's id in the header `thence-event-id`; the event keeps it.
+    """
 
     def __init__(
         self,
@@ -72,13 +77,6 @@ class LineageDoor:
     def reconfigure(self, validator: Validator, keys: Keys) -> None:
         """Use another level and other keys from the next request on."""
         self._validator, self._keys = validator, keys
-
-    def routes(self) -> dict[str, dict[str, Route]]:
-        """Paths and methods."""
-        return {
-            "/api/v1/lineage": {"POST": Route(self.post, "whole", MAX_BODY_BYTES)},
-            "/api/v1/lineage/batch": {"POST": Route(self.post_batch, "whole", MAX_BODY_BYTES)},
-        }
 
     def post(self, request: Request) -> Response | asyncio.Future[Response]:
         """One event."""
@@ -134,7 +132,9 @@ class LineageDoor:
 
     def _event(self, request: Request, key: Key, verdict: Verdict, body: bytes) -> Event:
         kind = f"lineage.{verdict.kind}" if verdict.kind else "lineage"
-        return Event(self._ids(), self._clock.now(), kind, key.id, body, request.traceparent)
+        given = request.headers.get(EVENT_ID)
+        identifier = self._ids() if given is None else _given_id(given) or self._ids()
+        return Event(identifier, self._clock.now(), kind, key.id, body, request.traceparent)
 
     def _refuse(
         self, event: Event, violations: tuple[Violation, ...], remote: str
@@ -147,6 +147,13 @@ class LineageDoor:
 
         self._failures.submit(event, violations, remote).add_done_callback(kept)
         return refused
+
+
+def _given_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _bad_request(violations: Sequence[Violation]) -> Response:

@@ -16,8 +16,23 @@ from thence.core.clock import Clock, SystemClock
 
 _COUNTER_BITS = 18
 _RANDOM_BITS = 74 - _COUNTER_BITS
+_NOISE_BYTES = 9
+_POOL_BYTES = 512 * _NOISE_BYTES
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+class _Generation:
+    """Counts forks: a child must not go on with random bytes that its parent has as well."""
+
+    number = 0
+
+    @classmethod
+    def next(cls) -> None:
+        cls.number += 1
+
+
+os.register_at_fork(after_in_child=_Generation.next)
 
 
 class IdFactory:
@@ -28,12 +43,15 @@ class IdFactory:
         self._lock = threading.Lock()
         self._milliseconds = 0
         self._counter = 0
+        self._pool = b""
+        self._used = 0
+        self._generation = 0
 
     def __call__(self) -> UUID:
         """The next id."""
         now = (self._clock.now() - _EPOCH) // _MILLISECOND
-        noise = int.from_bytes(os.urandom(9), "big")
         with self._lock:
+            noise = self._noise()
             if now > self._milliseconds:
                 # Half of the counter's range stays free, so that it cannot overflow soon after its random start.
                 self._milliseconds = now
@@ -47,6 +65,15 @@ class IdFactory:
         tail = counter << _RANDOM_BITS | noise & ((1 << _RANDOM_BITS) - 1)
         high, low = tail >> 62, tail & ((1 << 62) - 1)
         return UUID(int=head << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
+
+    def _noise(self) -> int:
+        # Random bytes are fetched in bulk: asking the kernel for a few costs more than all the rest of an id.
+        if self._used >= len(self._pool) or self._generation != _Generation.number:
+            self._pool, self._used = os.urandom(_POOL_BYTES), 0
+            self._generation = _Generation.number
+        at = self._used
+        self._used = at + _NOISE_BYTES
+        return int.from_bytes(self._pool[at : at + _NOISE_BYTES], "big")
 
 
 def time_of(identifier: UUID) -> datetime:

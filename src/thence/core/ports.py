@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from thence.core.errors import Violation
 from thence.core.event import Event, Record
 from thence.core.table import Operation, Table
 from thence.core.tally import Settled, Tally
@@ -176,7 +177,10 @@ class OffsetLog(Protocol):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An event that could not go on: where it stopped, why, and since when."""
+    """An event that could not go on: where it stopped, why, and since when.
+
+    `remote` and `key_id` say who sent it, as far as that is known; `violations` are the rules that it breaks.
+    """
 
     id: UUID
     stage: str
@@ -185,6 +189,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
     failed_at: datetime
     event: Event
     attempts: int = 1
+    remote: str = ""
+    key_id: str = ""
+    violations: tuple[Violation, ...] = ()
 
 
 class DeadLetters(Protocol):
@@ -192,6 +199,7 @@ class DeadLetters(Protocol):
 
     A letter that was put is durable, and stays until somebody removes it. Putting an id again replaces the letter and
     makes no second one, so that a crash between putting and whatever follows can be answered by doing both again.
+    An implementation may be bounded: the oldest then expire, counted and logged, and nothing else ever goes by itself.
     """
 
     def put(self, letters: Sequence[DeadLetter]) -> None:

@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 
 from thence.core.clock import Clock, SystemClock
-from thence.core.errors import InvariantBroken, Unavailable
+from thence.core.errors import InvariantBroken, Rejected, Unavailable
 from thence.core.event import Event
 from thence.core.tally import Settled
 from thence.disk import durable
@@ -118,6 +118,20 @@ class FileJournal:
                 with translating(self.directory):
                     mark.delete()
                 del self._marks[name]
+
+    def rewind(self, name: str, position: int) -> int:
+        """Let a cursor that nobody reads from begin again at a position, or at the oldest that is still there.
+
+        Returns how many records are waiting again. It never moves forward.
+        """
+        with self._writing:
+            if name not in self._marks:
+                raise Rejected(
+                    "journal.cursor_unknown",
+                    f"the journal in {self.directory} has no cursor {name!r}",
+                    advice="thence journal info lists them.",
+                )
+            return self._marks[name].rewind(max(position, self.partitions[0].first) - 1)
 
     def cursors(self) -> Sequence[str]:
         """See `Journal.cursors`."""

@@ -23,6 +23,8 @@ from thence.journal.trouble import translating
 _SLOT_BYTES = 1024
 _LONGEST = _SLOT_BYTES - 10
 _SUFFIX = ".cursor"
+# A cursor knows how many records met each fate and not which; when it moves back, counts shrink in this order.
+_TAKEN_BACK = ("delivered", "filtered", "parked", "skipped", "expired")
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -93,6 +95,18 @@ class Mark:
                 return False
             self._move(self.slot.settled + Settled(expired=found - position))
             return True
+
+    def rewind(self, position: int) -> int:
+        """Move back to right after a position: what lay beyond it, waits again. Returns how many records that are."""
+        with self._moving:
+            settled: dict[str, int] = msgspec.structs.asdict(self.live())
+            count = again = max(sum(settled.values()) - position, 0)
+            for kind in _TAKEN_BACK:
+                taken = min(settled[kind], again)
+                settled[kind] -= taken
+                again -= taken
+            self._move(Settled(**settled))
+            return count
 
     def delete(self) -> None:
         """Forget the cursor durably."""

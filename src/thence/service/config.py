@@ -18,13 +18,15 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from thence.core.errors import ConfigError
-from thence.service.settings import Address, Secret, Section, Settings
+from thence.service.section import Secret, Section
+from thence.service.settings import Address, Settings, Size
 from thence.service.yamlfile import Leaf, Tree, read_yaml
 
 PREFIX = "THENCE_"
 FILE = "thence.yaml"
 _RESERVED = {"THENCE_CONFIG", "THENCE_IVY_SETTINGS"}
 _REFERENCE = re.compile(r"\$\{env\.([A-Za-z_][A-Za-z0-9_]*)(?:\|([^}]*))?\}")
+_PASSWORD_IN_URL = re.compile(r"://[^/@\s]+@")
 _SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|access\.?key|api\.?key", re.IGNORECASE)
 
 
@@ -84,13 +86,21 @@ def shown(settings: object, path: tuple[str, ...] = ()) -> dict[str, object]:
 
 def schema() -> dict[str, Any]:
     """A JSON Schema of `thence.yaml`, for editors."""
-    return msgspec.json.schema(Settings, schema_hook=lambda kind: {"type": "string", "title": kind.__name__})
+    return msgspec.json.schema(Settings, schema_hook=_schema_of)
+
+
+def _schema_of(kind: type[Any]) -> dict[str, Any]:
+    return {"type": ["string", "integer"] if kind is Size else "string", "title": kind.__name__}
 
 
 def _printable(value: object, name: str, *, free_form: bool) -> object:
     if isinstance(value, Secret) or (free_form and _SECRET_KEY.search(name)):
         return "**********"
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return _PASSWORD_IN_URL.sub("://**********@", str(value))
 
 
 def _layers(
@@ -223,10 +233,12 @@ class _Reader:
         return _REFERENCE.sub(replaced, value)
 
     def _custom(self, kind: type[Any], value: Any) -> Any:
+        if kind is Size and isinstance(value, int) and not isinstance(value, bool):
+            return Size(str(value))
         if not isinstance(value, str):
             raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
-        if kind is Address:
-            return Address(value)
+        if kind in (Address, Size):
+            return kind(value)
         if kind is Path:
             return Path(value).expanduser()
         if kind is Secret:

@@ -21,18 +21,29 @@ from prometheus_client.registry import Collector
 
 from thence import __version__
 from thence.http.counters import BUCKETS, Counters
+from thence.service.collector import Collector as CollectorService
+from thence.service.collector_metrics import CollectorMetrics
+from thence.service.forward import Forwarding
+from thence.service.forward_metrics import ForwardMetrics
 from thence.service.lifecycle import Status
 
 
 class Metrics:
     """The registry of one process."""
 
-    def __init__(self, http: Counters | None = None) -> None:
+    def __init__(self, http: Counters, collector: CollectorService, forwarding: Forwarding) -> None:
         self.registry = CollectorRegistry()
         self._services = _Services()
         self.registry.register(self._services)
-        self.registry.register(_Http(http or Counters()))
+        self.registry.register(_Http(http))
+        self.registry.register(CollectorMetrics(collector))
+        self.registry.register(ForwardMetrics(forwarding))
         ProcessCollector(registry=self.registry)
+
+    def collect(self, statuses: Sequence[Status]) -> Iterable[Metric]:
+        """All metrics as values."""
+        self._services.statuses = statuses
+        return self.registry.collect()
 
     def render(self, accept: str, statuses: Sequence[Status]) -> tuple[bytes, str]:
         """All metrics, and the content type that suits the reader."""

@@ -6,31 +6,23 @@ Each field is documented in docs/reference/settings.md, and a test keeps that tr
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from thence.service.forward_settings import ForwardSettings
+from thence.service.section import Secret, Section
+
 _LAST_PORT = 65535
-
-
-class Secret(str):
-    """A string that does not show itself. `reveal` gives it to whoever needs it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'**********'"
-
-    def __str__(self) -> str:
-        return "**********"
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
-    def reveal(self) -> str:
-        """The string itself."""
-        return str.__str__(self)
+_UNITS = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", start=1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", start=1)},
+}
+_SIZE = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE | re.ASCII)
 
 
 class Address(str):
@@ -56,8 +48,73 @@ class Address(str):
         return int(self.rpartition(":")[2])
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One mapping of the file; unknown keys are refused."""
+class Size(str):
+    """A number of bytes, written as `10GiB`, `256MB` or plainly `4096`. It prints as it was written."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Size:
+        """Check the text."""
+        if _SIZE.fullmatch(text) is None:
+            raise ValueError("Expected a size such as `10GiB`, `256MB` or `4096`")
+        return super().__new__(cls, text)
+
+    @property
+    def size_bytes(self) -> int:
+        """The number."""
+        found = _SIZE.fullmatch(self)
+        assert found is not None  # noqa: S101 - checked when it was made
+        return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Hours = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+def _size(text: str) -> Size:
+    return msgspec.field(default_factory=lambda: Size(text))
+
+
+class LetterSettings(Section, frozen=True):
+    """How much the handler `journal` keeps; the oldest expire, whichever limit is reached first."""
+
+    max_bytes: Size = _size("1GiB")
+    max_count: Count = 1_000_000
+    max_age_hours: Hours | None = None
+
+
+class FailedFileSettings(Section, frozen=True):
+    """Where the handler `file` writes, and when it begins another file."""
+
+    path: Path | None = None
+    max_bytes: Size = _size("64MiB")
+    max_files: Count = 10
+
+
+class FailedHttpSettings(Section, frozen=True):
+    """Where the handler `http` posts to."""
+
+    url: str | None = None
+    authorization: Secret | None = None
+    timeout_seconds: Seconds = 5.0
+
+
+class FailedSettings(Section, frozen=True):
+    """What happens to events that break the specification."""
+
+    to: str | list[str] = "journal"
+    answer_within_seconds: Seconds = 2.0
+    journal: LetterSettings = msgspec.field(default_factory=LetterSettings)
+    file: FailedFileSettings = msgspec.field(default_factory=FailedFileSettings)
+    http: FailedHttpSettings = msgspec.field(default_factory=FailedHttpSettings)
+    options: dict[str, dict[str, Any]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The handlers, each once, in the order given."""
+        given = self.to.split(",") if isinstance(self.to, str) else self.to
+        return list(dict.fromkeys(name.strip() for name in given if name.strip()))
 
 
 class KeySettings(Section, frozen=True):
@@ -72,8 +129,10 @@ class LineageSettings(Section, frozen=True):
     """How OpenLineage events are checked, and whose are taken."""
 
     validate: Literal["strict", "spec", "lenient"] = "spec"
-    validate_facets: dict[str, Literal["strict", "spec", "lenient", "off"]] = {}
+    # YAML reads a plain `off` as false.
+    validate_facets: dict[str, Literal["strict", "spec", "lenient", "off"] | bool] = {}
     keys: list[KeySettings] = []
+    failed: FailedSettings = msgspec.field(default_factory=FailedSettings)
 
 
 class CollectSettings(Section, frozen=True):
@@ -81,6 +140,28 @@ class CollectSettings(Section, frozen=True):
 
     listen: Address = msgspec.field(default_factory=lambda: Address("127.0.0.1:8080"))
     lineage: LineageSettings = msgspec.field(default_factory=LineageSettings)
+
+
+class PartitionSettings(Section, frozen=True):
+    """When a journal begins another file."""
+
+    age_hours: Hours = 1.0
+    bytes: Size = _size("256MiB")
+
+
+class LaneSettings(Section, frozen=True):
+    """How much a journal keeps, and what it does when there is more."""
+
+    max_age_hours: Hours | None = 72.0
+    max_bytes: Size = _size("10GiB")
+    when_full: Literal["expire_oldest", "refuse"] = "expire_oldest"
+    partition: PartitionSettings = msgspec.field(default_factory=PartitionSettings)
+
+
+class JournalSettings(Section, frozen=True):
+    """The journals, one for each lane."""
+
+    lineage: LaneSettings = msgspec.field(default_factory=LaneSettings)
 
 
 class StoreSettings(Section, frozen=True):
@@ -110,6 +191,9 @@ class MetricsSettings(Section, frozen=True):
     """What `/metrics` and other exporters show."""
 
     prometheus: bool = True
+    statsd: Address | None = None
+    statsd_tags: bool = True
+    statsd_interval_seconds: Seconds = 10.0
 
 
 class Settings(Section, frozen=True):
@@ -117,6 +201,8 @@ class Settings(Section, frozen=True):
 
     state: Path = msgspec.field(default_factory=lambda: Path("state"))
     collect: CollectSettings = msgspec.field(default_factory=CollectSettings)
+    forward: dict[str, ForwardSettings] = {}
+    journal: JournalSettings = msgspec.field(default_factory=JournalSettings)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     spark: SparkSettings = msgspec.field(default_factory=SparkSettings)
     metrics: MetricsSettings = msgspec.field(default_factory=MetricsSettings)

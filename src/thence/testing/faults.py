@@ -36,7 +36,7 @@ class FaultProxy:
         self._server = server
         self._board = Switchboard()
         self._links: set[Link] = set()
-        self._listening: asyncio.Task[None] | None = None
+        self._listener: socket.socket | None = None
         self._connections = 0
 
     def __enter__(self) -> FaultProxy:
@@ -132,28 +132,33 @@ class FaultProxy:
         self._board.change(faults)
         if any(fault.refuses for fault in faults):
             await self._refuse()
-        elif self._listening is None:
+        elif self._listener is None:
             await self._listen()
 
     async def _listen(self) -> None:
         listener = bound(self.address)
+        listener.setblocking(False)
         listener.listen(128)
-        self._listening = asyncio.create_task(self._accept(listener))
+        self._listener = listener
+        self._loop.add_reader(listener, self._accept, listener)
 
     async def _refuse(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait([self._listening])
-            self._listening = None
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
 
-    async def _accept(self, listener: socket.socket) -> None:
-        with listener:
-            while True:
-                client, _ = await asyncio.get_running_loop().sock_accept(listener)
-                self._connections += 1
-                link = Link(self._board, client, self._server)
-                self._links.add(link)
-                link.ended.add_done_callback(partial(self._forget, link))
+    def _accept(self, listener: socket.socket) -> None:
+        # Accepted and handed on in one step, so that no connection is lost between the two when listening ends.
+        try:
+            client, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        client.setblocking(False)
+        self._connections += 1
+        link = Link(self._board, client, self._server)
+        self._links.add(link)
+        link.ended.add_done_callback(partial(self._forget, link))
 
     def _forget(self, link: Link, _: asyncio.Task[None]) -> None:
         self._links.discard(link)

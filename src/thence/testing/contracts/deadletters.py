@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from thence.core.errors import Violation
 from thence.core.ports import DeadLetter, DeadLetters
 from thence.testing.contracts.place import Contract, Place
 from thence.testing.contracts.samples import awkward, event, identifier
@@ -29,10 +30,19 @@ class DeadLettersContract(Contract[DeadLetters]):
         self.crash(opened)
 
     def test_letters_come_back_as_they_were(self, place: Place[DeadLetters]) -> None:
-        """A letter keeps its reason, its times and its event, byte for byte."""
+        """A letter keeps its reason, its times, its sender, its faults and its event, byte for byte."""
         letters = place.open()
+        odd_ones = {
+            "reason": "o'dd\n\N{SNOWMAN}",
+            "remote": "[::1]:80",
+            "key_id": "o'dd",
+            "violations": (
+                Violation("run/runId", "format.uuid", "o'dd\n", "\N{SNOWMAN}"),
+                Violation("", "", "", ""),
+            ),
+        }
         given = [
-            letter(number, event=odd, reason="o'dd\n\N{SNOWMAN}", attempts=number)
+            letter(number, event=odd, attempts=number, **odd_ones)
             for number, odd in enumerate(awkward(), start=1)
         ]
         letters.put(given)
