@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.http.serving import MAX_BODY, Client, Served, get, post, serving, until
+from tests.integration.http.serving import MAX_BODY, Served, get, post, serving, until
 from thence.http.limits import Limits
 
 SMALL = Limits(
@@ -370,29 +372,38 @@ def test_bodies_that_broke_off_do_not_count() -> None:
 
 IDLE_COUNT = 10_000 if os.environ.get("THENCE_LONG") else 2_000
 
+# In a process of its own: both ends of ten thousand connections are more files than one process may have open.
+CROWD = """
+import resource, socket, sys
+port, count = int(sys.argv[1]), int(sys.argv[2])
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 100)), hard))
+clients = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(count)]
+print("there", flush=True)
+sys.stdin.readline()
+for client in clients[::20]:
+    client.sendall(b"GET /echo?still HTTP/1.1\\r\\nHost: t\\r\\n\\r\\n")
+    assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+print("served", flush=True)
+sys.stdin.readline()
+"""
+
 
 def test_thousands_of_idle_connections_disturb_nobody() -> None:
     with serving(Limits(connection_count=IDLE_COUNT + 10)) as served:
-        clients: list[Client] = []
+        command = [sys.executable, "-c", CROWD, str(served.port), str(IDLE_COUNT)]
+        crowd = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert crowd.stdout is not None
+        assert crowd.stdin is not None
         try:
-            for number in range(IDLE_COUNT):
-                clients.append(_from(served.port, number))
+            assert crowd.stdout.readline() == "there\n"
             until(lambda: served.server.counters.connections == IDLE_COUNT)
             for _ in range(200):
                 assert served.ask(get("/echo?on")).body == b"on"
-            for client in clients[:: IDLE_COUNT // 100]:
-                client.send(get("/echo?still"))
-                assert client.answer().body == b"still"
+            crowd.stdin.write("\n")
+            crowd.stdin.flush()
+            assert crowd.stdout.readline() == "served\n"
             assert not served.server.counters.refused
         finally:
-            for client in clients:
-                client.close()
-
-
-def _from(port: int, number: int) -> Client:
-    if number == 0:
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * IDLE_COUNT + 1000), hard))
-    return Client(port)
+            crowd.kill()
+            crowd.communicate()
