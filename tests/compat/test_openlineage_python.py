@@ -35,7 +35,9 @@ def event(number: int) -> RunEvent:
     ],
     ids=["sync", "sync-gzip", "async", "async-gzip"],
 )
-def test_all_events_arrive_in_order_though_the_backend_dies(transport: dict[str, object], tmp_path: Path) -> None:
+def test_all_events_arrive_in_order_though_the_backend_dies(
+    transport: dict[str, object], tmp_path: Path
+) -> None:
     port = free_port()
     with Backend(random.Random(1)) as backend, Sidecar(tmp_path, port, backend.port):
         client = OpenLineageClient(config={"transport": {**transport, "url": f"http://127.0.0.1:{port}"}})

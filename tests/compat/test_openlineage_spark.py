@@ -1,4 +1,4 @@
-"""The unmodified OpenLineage listener for Spark writes through the proxy from a real job; the backend dies in between."""
+"""The unmodified OpenLineage listener for Spark writes from a real job, through the proxy, to a backend that dies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,14 @@ with session(settings, (*jars.classpath("spark"), *jars.classpath("openlineage")
 def test_every_event_of_a_spark_job_arrives_in_order(tmp_path: Path) -> None:
     port = free_port()
     with Backend(random.Random(1)) as backend, Sidecar(tmp_path, port, backend.port):
-        command = [sys.executable, "-c", PROGRAM, str(ROOT / ".dev"), str(tmp_path), f"http://127.0.0.1:{port}"]
+        command = [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(ROOT / ".dev"),
+            str(tmp_path),
+            f"http://127.0.0.1:{port}",
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
             assert job.stdout is not None
             for line in job.stdout:
