@@ -16,6 +16,7 @@ from thence.service.collector import Collector
 from thence.service.forward import Forwarding
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
+from thence.service.openapi import ApiDescription
 from thence.service.section import Secret
 from thence.service.settings import Settings
 
@@ -36,6 +37,7 @@ class Process:
     ) -> None:
         self.collector = Collector(settings, state, on_commit=self._notify)
         self.forwarding = Forwarding(settings.forward, self.collector)
+        self._api = ApiDescription(lambda: self.collector.lineage)
         self._http = HttpServer(settings.collect.listen, self._routes(settings))
         self.lifecycle = Lifecycle((*beside, self.collector, self.forwarding, self._http), listener=listener)
         self._metrics = Metrics(self._http.counters, self.collector, self.forwarding)
@@ -58,10 +60,12 @@ class Process:
             "/healthz": {"GET": Route(self._healthz)},
             "/readyz": {"GET": Route(self._readyz)},
             **{path: {"GET": Route(_page(name))} for path, name in web.PAGES.items()},
+            **self._api.own_routes(),
             **self.collector.routes(),
         }
         if settings.metrics.prometheus:
             routes["/metrics"] = {"GET": Route(self._show_metrics)}
+        self._api.routes = routes
         return routes
 
     def _healthz(self, _: Request) -> Response:
