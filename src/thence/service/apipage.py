@@ -63,7 +63,7 @@ def _operation(operation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _about(parameter: Mapping[str, Any]) -> str:
-    values = parameter["schema"].get("enum", ())
+    values = [value for value in parameter["schema"].get("enum", ()) if value]
     one_of = f" One of: {', '.join(values)}." if values else ""
     return f"{parameter.get('description', 'Part of the path.')}{one_of}"
 

@@ -38,7 +38,10 @@ _UNKNOWN = Operation("page", "", {})
 
 
 class ApiDescription:
-    """Answers `/openapi.json` and `/docs`; `lineage` gives the settings in force, `routes` is set once all are known."""
+    """Answers `/openapi.json` and `/docs`. `lineage` gives the settings in force.
+
+    `routes` is set once all of them are known.
+    """
 
     def __init__(self, lineage: Callable[[], LineageSettings]) -> None:
         self.routes: Routes = {}

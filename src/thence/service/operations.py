@@ -58,8 +58,8 @@ _EVENT_ID = _header(EVENT_ID, "The id of an event that is sent again, a UUID; an
 CODING: Schema = {
     "name": "Content-Encoding",
     "in": "header",
-    "description": "How the body is compressed. Its limit counts decompressed bytes.",
-    "schema": {"enum": ["gzip", "deflate", "zstd"]},
+    "description": "How the body is compressed, in any case of letters. The limit counts decompressed bytes.",
+    "schema": {"enum": ["gzip", "x-gzip", "deflate", "zstd", "identity", ""]},
 }
 EVERYWHERE: Mapping[str, Says] = {
     "400": Says("What came is no HTTP, or is not what is taken here; the connection may be closed.", ERROR),
