@@ -1,7 +1,8 @@
 """How long it takes to get going, and how much memory is used when nothing happens.
 
 `import_ms` is the import of the package alone, without the start of Python; `help_ms` is `thence --help` all in;
-`up_*` is `thence up --once` from the first line to the end of the process; memory is that of the whole tree.
+`up_*` is `thence up --once` from the first line to the end of the process; memory is that of the whole tree:
+`idle_memory_mb` of everything but Spark, `spark_memory_mb` of a Spark that has run a job and waits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,22 @@ from pathlib import Path
 from bench.harness import Spread, interleave, run, tell, tree_memory_bytes
 
 _THENCE = (sys.executable, "-m", "thence")
+_WARM_SPARK = """
+import sys
+from pathlib import Path
+from thence.engine.check import run_check
+from thence.engine.conf import EngineSettings
+from thence.engine.jars import Jars
+from thence.engine.java import find_java
+from thence.engine.session import session
+state = Path(sys.argv[1])
+java = find_java(state / "engine")
+settings = EngineSettings(directory=state / "engine", master="local[2]")
+with session(settings, Jars(Path(".dev") / "jars", java).classpath("spark"), java) as spark:
+    run_check(spark, str(state / "engine"))
+    print("warm", flush=True)
+    sys.stdin.readline()
+"""
 _IMPORT = (
     "import time; began = time.perf_counter(); import thence; print((time.perf_counter() - began) * 1000)"
 )
@@ -36,6 +53,7 @@ def measure(*, quick: bool) -> dict[str, Spread | float]:
         }
         figures |= interleave(contenders, 3 if quick else 10)
         figures["idle_memory_mb"] = _idle_memory_mb(state)
+        figures["spark_memory_mb"] = _spark_memory_mb(state)
     return figures
 
 
@@ -64,3 +82,19 @@ def _idle_memory_mb(state: Path) -> float:
     finally:
         os.kill(process.pid, signal.SIGTERM)
         process.wait(20)
+
+
+def _spark_memory_mb(state: Path) -> float:
+    tell("memory of a warm Spark, idle")
+    with subprocess.Popen(
+        [sys.executable, "-c", _WARM_SPARK, str(state)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if line.startswith("warm"))
+        time.sleep(2)
+        found = tree_memory_bytes(process.pid) / 1e6
+        process.communicate("\n", timeout=60)
+        return found

@@ -27,9 +27,15 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 SUBCLASSES = {"Misconfigured", "Busy"}
-ERRORS = SUBCLASSES | {
-    name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)
-}
+ERRORS = (
+    SUBCLASSES
+    | {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    | {"Busy", "Misconfigured", "Parked"}
+)  # the forwarder's own
 
 
 def calls() -> Iterator[ast.Call]:

@@ -9,8 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,46 @@ def test_killed_under_load_it_has_everything_that_it_acknowledged(tmp_path: Path
             fragile.process.kill()
     view = JournalView(tmp_path / "state" / "journal" / "lineage")
     assert [str(record.event.id) for record in view.records(1, None)] == acknowledged
+
+
+def test_a_hangup_reads_the_settings_again_without_dropping_a_connection(tmp_path: Path) -> None:
+    file, target = tmp_path / "thence.yaml", tmp_path / "out.ndjson"
+    file.write_text("collect: {lineage: {validate: strict}}")
+    os.environ["THENCE_CONFIG"] = str(file)
+    event = {name: value for name, value in RUN.items() if name != "schemaURL"}
+    try:
+        with door(tmp_path / "state") as running:
+            connection = http.client.HTTPConnection(running.address, timeout=60)
+            assert said(connection, event) == 400
+            lenient = "collect: {lineage: {validate: lenient}}\n"
+            file.write_text(lenient + f"forward: {{log: {{type: file, path: {target}}}}}")
+            running.process.send_signal(signal.SIGHUP)
+            wait(lambda: said(connection, event) == 200)
+            wait(lambda: target.exists() and target.read_bytes().count(b"\n") == 1)
+            file.write_text("collect: {lineage: {validate: wild}}")
+            running.process.send_signal(signal.SIGHUP)
+            wait(lambda: "reload_failed" in running.state.with_suffix(".log").read_text())
+            assert said(connection, event) == 200
+            file.write_text("forward: {}")
+            running.process.send_signal(signal.SIGHUP)
+            wait(lambda: said(connection, event) == 400)
+            size = target.stat().st_size
+            assert said(connection, RUN) == 200
+            assert target.stat().st_size == size
+            connection.close()
+    finally:
+        del os.environ["THENCE_CONFIG"]
+
+
+def said(connection: http.client.HTTPConnection, event: object) -> int:
+    connection.request("POST", "/api/v1/lineage", json.dumps(event))
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -51,8 +51,10 @@ def by_us(framed: bytes, cuts: list[int]) -> tuple[str, bytes]:
     return "waits", body
 
 
+PUTS = [bytes([each]) for each in b'; =,:_+-0"\\\t\r\n\x7f\x80']
+
 pieces = st.lists(st.binary(min_size=1, max_size=40), max_size=5)
-extensions = st.sampled_from([b"", b";a=b", b";a", b";a=b;c=d"])
+extensions = st.sampled_from([b"", b";a=b", b";a", b";a=b;c=d", b';a="b c\\""'])
 trailers = st.sampled_from([b"", b"A: b\r\n", b"A: b\r\nC: d\r\n"])
 cuts = st.lists(st.integers(0, 300), max_size=8)
 
@@ -73,8 +75,11 @@ def test_what_is_well_formed_is_read_alike(framed: bytes, cuts: list[int]) -> No
     assert said.startswith("ends")
 
 
-@given(framings(), st.integers(0, 400), st.binary(max_size=3), st.integers(0, 3), cuts)
+@given(
+    framings(), st.integers(0, 400), st.binary(max_size=3) | st.sampled_from(PUTS), st.integers(0, 3), cuts
+)
 @example(b"0\r\n\r\n", 1, b"\n", 1, [])
+@example(b"1;a=b\r\n.\r\n0\r\n\r\n", 2, b":", 0, [])
 def test_what_llhttp_refuses_is_never_taken(
     framed: bytes, at: int, put: bytes, drop: int, cuts: list[int]
 ) -> None:

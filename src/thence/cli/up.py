@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,11 +13,13 @@ import typer
 from thence.cli.context import options_of, put, put_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from rich.table import Table
 
     from thence.service.lifecycle import Status
+    from thence.service.settings import Settings
     from thence.service.wire import Process
 
 
@@ -51,22 +54,29 @@ def collect(
 def _run(
     context: typer.Context, make: Callable[..., Process], *, listen: str | None, once: bool, **flags: str
 ) -> None:
-    from thence.service import config, logs
+    from thence.service import logs
     from thence.service.state import StateDirectory
 
     began = time.monotonic()
     options = options_of(context)
     if listen:
         flags["collect.listen"] = listen
-    settings = config.load(options.file, {**options.flags, **flags}).settings
+    reread = partial(_read, options.file, {**options.flags, **flags})
+    settings = reread()
     with StateDirectory(settings.state) as state:
         checklist = Checklist(as_json=options.as_json)
         logs.configure(settings.log)
-        process = make(settings, state.path, listener=checklist.show)
+        process = make(settings, state.path, reread, checklist.show)
         checklist.on_ready = lambda: checklist.end(process.url, str(state.path), time.monotonic() - began)
         checklist.count = len(process.lifecycle.statuses)
         with checklist:
             asyncio.run(process.run(until_ready=once))
+
+
+def _read(file: Path | None, flags: Mapping[str, str]) -> Settings:
+    from thence.service import config
+
+    return config.load(file, flags).settings
 
 
 class Checklist:

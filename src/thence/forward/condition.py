@@ -44,7 +44,7 @@ class Condition:
         error = Rejected(
             "forward.refused",
             f"event {record.event.id} at position {record.position} is refused: {refusal}",
-            advice="Correct the destination, and it goes on; or set on_refusal to park, to pass over such events.",
+            advice="Correct the destination, and it goes on; or set on_reject to park, to pass over such events.",
         )
         self.note("blocked", error)
 

@@ -13,7 +13,9 @@ from thence.http.head import check_trailers, malformed
 
 _LINE_BYTES = 1024
 _TRAILER_BYTES = 8 << 10
-_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})(?:;[\x20-\x7e\t\x80-\xff]*)?").fullmatch
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*"'
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})(?:;%b(?:=(?:%b|%b))?)*" % (_TOKEN, _TOKEN, _QUOTED)).fullmatch
 
 
 class Chunked:

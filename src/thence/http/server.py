@@ -167,8 +167,7 @@ class HttpServer:
             await asyncio.sleep(_GRACE_SECONDS)
         for connection in list(state.connections):
             connection.abort()
-        for task in list(state.tasks):
-            task.cancel()
+        # Tasks that are still there are cancelled by the runner.
         await asyncio.sleep(0)
 
 

@@ -16,6 +16,7 @@ from thence.core.event import Record
 from thence.core.tally import Settled, Tally
 from thence.journal.mark import Mark
 from thence.journal.partition import Partition
+from thence.journal.trouble import translating
 
 _log = logging.getLogger(__name__)
 _READ_BYTES = 16 << 20
@@ -53,7 +54,8 @@ class FileCursor:
         last = row[-1].last
         if limit <= 0 or position > last:
             return []
-        found = _read(row, position, limit)
+        with translating(row[-1].path.parent):
+            found = _read(row, position, limit)
         if self._seen + 1 == position:
             self._count_gap(position, found[0].position if found else last + 1)
         return found

@@ -148,20 +148,19 @@ class Partition:
     def read(self, position: int, limit: int, max_bytes: int) -> list[Record]:
         """Sound records from a position on, in order."""
         found: list[Record] = []
-        taken = 0
+        taken, end = 0, 0
         for at, close, body in frame.scan(self._pread, self._offset_of(position), self._end, self.head.salt):
             where = frame.position_in(body)
-            if where > self.last:
+            if where > self.last or (found and taken + close - at > max_bytes):
                 break
             if where < position:
                 continue
-            if found and taken + close - at > max_bytes:
-                break
             found.append(frame.decode(body))
-            taken += close - at
+            taken, end = taken + close - at, close
             if len(found) >= limit:
-                self._remember_reader(where + 1, close)
                 break
+        if found:
+            self._remember_reader(found[-1].position + 1, end)
         return found
 
     def give_up(self) -> None:

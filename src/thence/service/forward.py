@@ -41,7 +41,12 @@ class Forwarding:
     def __init__(self, settings: Mapping[str, ForwardSettings], collector: Collector) -> None:
         self._settings = settings
         self._collector = collector
-        self.forwarders: tuple[Forwarder, ...] = ()
+        self._running: dict[str, Forwarder] = {}
+
+    @property
+    def forwarders(self) -> tuple[Forwarder, ...]:
+        """Those that run now."""
+        return tuple(self._running.values())
 
     def start(self) -> str:
         """Open the cursors and start to send."""
@@ -50,9 +55,10 @@ class Forwarding:
         if unknown:
             about = {"action": "cursor_without_destination", "cursors": unknown}
             _log.warning("cursors without a destination hold the journal back", extra=about)
-        self.forwarders = tuple(self._make(name, each) for name, each in self._settings.items())
-        for forwarder in self.forwarders:
+        made = {name: self._make(name, each) for name, each in self._settings.items()}
+        for forwarder in made.values():
             forwarder.start()
+        self._running = made
         return ", ".join(f"{name} ({each.type})" for name, each in self._settings.items()) or "no destination"
 
     def notify(self) -> None:
@@ -64,7 +70,22 @@ class Forwarding:
         """Let what is on its way arrive, for a moment."""
         for forwarder in self.forwarders:
             forwarder.stop(seconds=_STOP_SECONDS)
-        self.forwarders = ()
+        self._running = {}
+
+    def reconfigure(self, settings: Mapping[str, ForwardSettings]) -> None:
+        """Stop what was taken out, start what is new, and replace what was changed; all others go on untouched.
+
+        What is new is made before anything is stopped, so that a mistake in it changes nothing.
+        """
+        changed = [name for name in settings if settings[name] != self._settings.get(name)]
+        fresh = {name: self._make(name, settings[name]) for name in changed}
+        ended = [name for name in self._running if name in fresh or name not in settings]
+        for name in ended:
+            self._running[name].stop(seconds=_STOP_SECONDS)
+        for forwarder in fresh.values():
+            forwarder.start()
+        kept = {name: each for name, each in self._running.items() if name not in ended}
+        self._running, self._settings = {**kept, **fresh}, settings
 
     def trouble(self) -> str:
         """Nothing: a destination that is down is what the journal is for. Metrics and logs tell of it."""

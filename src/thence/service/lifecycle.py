@@ -2,7 +2,7 @@
 
 A service that cannot start stops those that run already, so that nothing is left half-started. The first SIGTERM or
 SIGINT drains and stops within `STOP_SECONDS`; a second one ends the process at once. What a service writes must
-stand that, as it must stand kill -9.
+stand that, as it must stand kill -9. SIGHUP reads the settings again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -60,10 +61,16 @@ class Lifecycle:
     """The services of one process, and what became of each."""
 
     def __init__(
-        self, services: Sequence[Service], *, listener: Listener | None = None, clock: Clock | None = None
+        self,
+        services: Sequence[Service],
+        *,
+        listener: Listener | None = None,
+        reload: Callable[[], None] = lambda: None,
+        clock: Clock | None = None,
     ) -> None:
         self._services = services
         self._listener = listener or (lambda status: None)
+        self._reload = reload
         self._clock = clock or SystemClock()
         self._stop = asyncio.Event()
         self._statuses = {service.name: Status(service.name, "waiting") for service in services}
@@ -71,7 +78,9 @@ class Lifecycle:
 
     async def run(self, *, until_ready: bool = False) -> None:
         """Start everything, then stay until a signal comes, or until ready and no longer."""
-        with _Signals(self._on_signal):
+        with _Signals(
+            {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_hup}
+        ):
             try:
                 await self._start()
                 if not until_ready:
@@ -142,7 +151,11 @@ class Lifecycle:
         _log.info(status.detail, extra={"action": f"service_{status.phase}", "service": status.name})
         self._listener(status)
 
-    def _on_signal(self, number: int) -> None:
+    def _on_hup(self, _: int) -> None:
+        if self.ready:
+            threading.Thread(target=self._reload, name="reload", daemon=True).start()
+
+    def _on_stop(self, number: int) -> None:
         if self._stop.is_set():
             os._exit(128 + number)
         _log.info("stopping", extra={"action": "stop_requested", "signal": signal.Signals(number).name})
@@ -150,17 +163,17 @@ class Lifecycle:
 
 
 class _Signals:
-    """SIGTERM and SIGINT go to a handler while the block lasts."""
+    """Signals go to their handlers while the block lasts."""
 
-    def __init__(self, handler: Callable[[int], None]) -> None:
-        self._handler = handler
+    def __init__(self, handlers: Mapping[signal.Signals, Callable[[int], None]]) -> None:
+        self._handlers = handlers
 
     def __enter__(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._handler, number)
+        for number, handler in self._handlers.items():
+            loop.add_signal_handler(number, handler, number)
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in self._handlers:
             loop.remove_signal_handler(number)

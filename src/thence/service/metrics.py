@@ -40,6 +40,11 @@ class Metrics:
         self.registry.register(ForwardMetrics(forwarding))
         ProcessCollector(registry=self.registry)
 
+    def collect(self, statuses: Sequence[Status]) -> Iterable[Metric]:
+        """All metrics as values."""
+        self._services.statuses = statuses
+        return self.registry.collect()
+
     def render(self, accept: str, statuses: Sequence[Status]) -> tuple[bytes, str]:
         """All metrics, and the content type that suits the reader."""
         self._services.statuses = statuses

@@ -191,6 +191,9 @@ class MetricsSettings(Section, frozen=True):
     """What `/metrics` and other exporters show."""
 
     prometheus: bool = True
+    statsd: Address | None = None
+    statsd_tags: bool = True
+    statsd_interval_seconds: Seconds = 10.0
 
 
 class Settings(Section, frozen=True):

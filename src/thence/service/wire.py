@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from prometheus_client import Metric
+
 from thence import __version__, web
+from thence.core.errors import ThenceError
 from thence.http.exchange import Handler, Request, Response, Route, answer
 from thence.http.routes import Routes
 from thence.http.server import HttpServer
@@ -18,10 +21,12 @@ from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
 from thence.service.openapi import ApiDescription
 from thence.service.section import Secret
-from thence.service.settings import Settings
+from thence.service.settings import MetricsSettings, Settings
+from thence.service.statsd import Statsd
 
 _log = logging.getLogger(__name__)
 _REACH_SECONDS = 3.0
+_FIXED = ("state", "store", "spark", "metrics", "log")
 
 
 class Process:
@@ -33,13 +38,17 @@ class Process:
         state: Path,
         *,
         beside: Sequence[Service] = (),
+        reread: Callable[[], Settings] | None = None,
         listener: Listener | None = None,
     ) -> None:
         self.collector = Collector(settings, state, on_commit=self._notify)
         self.forwarding = Forwarding(settings.forward, self.collector)
         self._api = ApiDescription(lambda: self.collector.lineage)
         self._http = HttpServer(settings.collect.listen, self._routes(settings))
-        self.lifecycle = Lifecycle((*beside, self.collector, self.forwarding, self._http), listener=listener)
+        services = (*beside, self.collector, self.forwarding, *self._statsd(settings.metrics), self._http)
+        self.lifecycle = Lifecycle(services, listener=listener, reload=self.reload)
+        self._settings = settings
+        self._reread = reread or (lambda: settings)
         self._metrics = Metrics(self._http.counters, self.collector, self.forwarding)
 
     async def run(self, *, until_ready: bool = False) -> None:
@@ -51,6 +60,26 @@ class Process:
     def url(self) -> str:
         """Where the page is."""
         return self._http.url
+
+    def reload(self) -> None:
+        """Read the settings again and use what can change while running; what is wrong changes nothing."""
+        try:
+            settings = self._reread()
+            self.forwarding.reconfigure(settings.forward)
+            self.collector.reconfigure(settings)
+        except ThenceError as error:
+            _log.error(str(error), extra={"action": "reload_failed", "advice": error.advice})
+            return
+        fixed = sorted(key for key in _FIXED if getattr(settings, key) != getattr(self._settings, key))
+        _log.info("read the settings again", extra={"action": "reloaded", "needs_restart": fixed})
+
+    def _statsd(self, settings: MetricsSettings) -> Iterator[Service]:
+        if settings.statsd is not None:
+            interval = settings.statsd_interval_seconds
+            yield Statsd(settings.statsd, self._samples, tags=settings.statsd_tags, interval_seconds=interval)
+
+    def _samples(self) -> Iterable[Metric]:
+        return self._metrics.collect(self.lifecycle.statuses)
 
     def _notify(self) -> None:
         self.forwarding.notify()
@@ -142,14 +171,16 @@ def unreachable(address: tuple[str, int]) -> str:
     return ""
 
 
-def everything(settings: Settings, state: Path, listener: Listener | None = None) -> Process:
+def everything(
+    settings: Settings, state: Path, reread: Callable[[], Settings], listener: Listener
+) -> Process:
     """What `thence up` runs."""
-    return Process(settings, state, beside=(_store(settings, state),), listener=listener)
+    return Process(settings, state, beside=(_store(settings, state),), reread=reread, listener=listener)
 
 
-def sidecar(settings: Settings, state: Path, listener: Listener | None = None) -> Process:
+def sidecar(settings: Settings, state: Path, reread: Callable[[], Settings], listener: Listener) -> Process:
     """What `thence collect` runs: no database, no Java."""
-    return Process(settings, state, listener=listener)
+    return Process(settings, state, reread=reread, listener=listener)
 
 
 def _store(settings: Settings, state: Path) -> EmbeddedStore | OwnStore:

@@ -102,6 +102,17 @@ def test_connection_close_is_followed(served: Served) -> None:
         assert client.is_closed()
 
 
+def test_nothing_after_the_last_request_is_handled() -> None:
+    with serving() as served, served.client() as client:
+        client.send(get("/later", "Connection: close") + get("/echo?late"))
+        until(lambda: served.waiting)
+        client.send(get("/echo?later"))
+        served.resolve()
+        assert client.answer().json == {"later": True}
+        assert client.is_closed()
+        assert [request.path for request in served.seen] == ["/later"]
+
+
 def test_an_empty_line_between_requests_is_forgiven(served: Served) -> None:
     with served.client() as client:
         client.send(post("/echo", b"a") + b"\r\n" + get("/echo?b"))
