@@ -18,6 +18,7 @@ import pytest
 
 from tests.integration.openapi_hooks import PACK
 from tests.integration.test_collector import RUN, Door, door
+from tests.receiver import Receiver
 
 EVENT = "/api/v1/lineage"
 BRIEFLY = ("--max-time", "8")
@@ -92,6 +93,17 @@ def test_what_the_document_calls_an_event_is_taken_and_nothing_else(tmp_path: Pa
         assert generated(believe(running, tmp_path, *options)) >= 25
         assert running.metric("thence_events_accepted_total") > 10
         assert running.metric("thence_events_rejected_total") > 5
+
+
+def test_what_is_passed_through_is_as_described(tmp_path: Path) -> None:
+    with Receiver() as behind:
+        settings = (f"forward.behind.url={behind.url('')}", "collect.lineage.pass_through=behind")
+        with door(tmp_path / "state", *settings) as running:
+            options = ("--include-tag", "passed through", "--max-examples", "10")
+            said = believe(running, tmp_path, *PHASES, *options)
+    assert generated(said) > 50
+    assert "8 selected" in said
+    assert len({request.path for request in behind.requests}) > 10
 
 
 def test_methods_that_are_not_described_are_not_there(free: Door) -> None:

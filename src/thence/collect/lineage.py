@@ -79,6 +79,10 @@ class LineageDoor:
         """Use another level and other keys from the next request on."""
         self._validator, self._keys = validator, keys
 
+    def admits(self, request: Request, role: Role) -> bool:
+        """Whether the key of a request may do this."""
+        return self._keys.find(request.headers.get("authorization", ""), role) is not None
+
     def post(self, request: Request) -> Response | asyncio.Future[Response]:
         """One event."""
         key = self._keys.find(request.headers.get("authorization", ""), Role.WRITE)

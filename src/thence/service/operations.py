@@ -99,7 +99,26 @@ def _file(summary: str, media_type: str) -> Operation:
     return Operation("page", summary, {"200": Says("The file.", _text(media_type), _FILE_HEADERS)})
 
 
+_PASSED = Operation(
+    "passed through",
+    "Passed to the destination that `collect.lineage.pass_through` names",
+    {
+        "400": Says("A step of the path is `.` or `..`, or it is no request.", ERROR),
+        "502": Says("The destination cannot be reached, broke off, or answered with more than 16 MB.", ERROR),
+        "503": Says("Too many requests wait for it, or there is too much at once.", ERROR, ("retry-after",)),
+        "504": Says("The destination did not answer in time.", ERROR),
+        "508": Says("The destination leads back to this process.", ERROR),
+        "default": Says("What the destination answers.", {"*/*": {}}),
+    },
+    "Path and query go as they came; `path` may have several segments.",
+    needs="read",
+)
+
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
+    **{
+        (path, "GET"): _PASSED
+        for path in ("/api/v1/{path...}", "/api/v2/{path...}", "/api/v1/lineage", "/api/v1/lineage/batch")
+    },
     ("/", "GET"): _file("The page: what runs here", "text/html"),
     ("/style.css", "GET"): _file("Its style", "text/css"),
     ("/page.js", "GET"): _file("Its script", "text/javascript"),

@@ -9,18 +9,19 @@ from typing import Any
 
 import jsonschema_rs
 import msgspec
+import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from thence import web
 from thence.http.exchange import Request
 from thence.http.routes import RouteTable
 from thence.service import config
-from thence.service.wire import Process, sidecar
+from thence.service.wire import Process
 
 
 def process(directory: Path, **settings: object) -> Process:
     flags = {name.replace("__", "."): value for name, value in settings.items()}
-    return sidecar(config.load(flags=flags, environment={}).settings, directory)
+    return Process(config.load(flags=flags, environment={}).settings, directory)
 
 
 def described(process: Process) -> dict[str, Any]:
@@ -44,16 +45,23 @@ def served(process: Process) -> Iterator[tuple[str, str, Any]]:
 REQUEST = Request("GET", "/", "", {}, "", "")
 
 
-def test_every_route_of_the_server_is_described_and_nothing_else(tmp_path: Path) -> None:
-    running = process(tmp_path)
-    routes = {(template, method.lower()) for template, method, _ in served(running)}
+PASSING = {"forward__it__url": "http://127.0.0.1:1", "collect__lineage__pass_through": "it"}
+
+
+@pytest.mark.parametrize("settings", [{}, PASSING])
+def test_every_route_of_the_server_is_described_and_nothing_else(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    running = process(tmp_path, **settings)
+    routes = {(template.replace("...", ""), method.lower()) for template, method, _ in served(running)}
+    assert (("/api/v1/{path}", "head") in routes) == bool(settings)
     paths = described(running)["paths"]
     assert {(path, method) for path, methods in paths.items() for method in methods} == routes
     assert {"/metrics", "/healthz", "/api/v1/lineage", "/docs"} <= paths.keys()
 
 
 def test_no_route_is_without_words(tmp_path: Path) -> None:
-    for path, methods in described(process(tmp_path))["paths"].items():
+    for path, methods in described(process(tmp_path, **PASSING))["paths"].items():
         for method, operation in methods.items():
             assert operation["summary"], f"{method} {path}: say in thence.service.operations what it is for"
             assert any("$ref" not in answer for answer in operation["responses"].values())
@@ -64,7 +72,7 @@ def test_what_is_switched_off_is_not_described(tmp_path: Path) -> None:
 
 
 def test_it_is_openapi(tmp_path: Path) -> None:
-    document = described(process(tmp_path))
+    document = described(process(tmp_path, **PASSING))
     jsonschema_rs.validator_for(OPENAPI_31).validate(document)
     known = {
         f"#/components/{kind}/{name}" for kind, named in document["components"].items() for name in named
@@ -79,11 +87,11 @@ def test_keys_are_asked_for_where_they_are_set(tmp_path: Path) -> None:
     free = described(process(tmp_path))
     (tmp_path / "thence.yaml").write_text("collect: {lineage: {keys: [{id: one, key: secret}]}}")
     settings = config.load(tmp_path / "thence.yaml", environment={}).settings
-    locked = described(sidecar(settings, tmp_path))
-    for document, security, has_refusal in ((free, [], False), (locked, [{"key": []}], True)):
+    locked = described(Process(settings, tmp_path))
+    for document, has_keys in ((free, False), (locked, True)):
         operation = document["paths"]["/api/v1/lineage"]["post"]
-        assert operation["security"] == security
-        assert ("401" in operation["responses"]) == has_refusal
+        assert operation["security"] == ([{"key": []}] if has_keys else [])
+        assert ("401" in operation["responses"]) == has_keys
         assert document["paths"]["/healthz"]["get"]["security"] == []
     assert "secret" not in msgspec.json.encode(locked["components"]["securitySchemes"]).decode()
 
