@@ -30,7 +30,10 @@ class Received(NamedTuple):
 
 
 class Receiver:
-    """`refused` holds payloads that it refuses; `told` answers that it gives first, one by one."""
+    """`refused` holds payloads that it refuses; `told` answers that it gives first, one by one.
+
+    `pages` is what it shows, by path and query.
+    """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None, stops_at_failure: bool = True) -> None:
         self.arrived: list[bytes] = []
@@ -38,6 +41,7 @@ class Receiver:
         self.refused: set[bytes] = set()
         self.later: set[bytes] = set()
         self.told: deque[Told] = deque()
+        self.pages: dict[str, Told] = {}
         self.stops_at_failure = stops_at_failure
         self.arrived_at: dict[bytes, float] = {}
         receiver = self
@@ -51,14 +55,23 @@ class Receiver:
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                answer = receiver.take(Received(self.path, headers, body, raw))
+                self.say(receiver.take(Received(self.path, headers, body, raw)))
+
+            def do_GET(self) -> None:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                self.say(receiver.show(Received(self.path, headers, b"", b"")))
+
+            do_HEAD = do_GET  # noqa: N815 - http.server calls it so
+
+            def say(self, answer: Told) -> None:
                 self.send_response(answer.status)
                 for name, value in answer.headers:
                     self.send_header(name, value)
-                if answer.status != 204:
+                if answer.status not in (204, 304):
                     self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
-                self.wfile.write(answer.body)
+                if self.command != "HEAD":
+                    self.wfile.write(answer.body)
 
             def log_message(self, format: str, *args: object) -> None:
                 """Be quiet."""
@@ -103,6 +116,11 @@ class Receiver:
             if request.path.endswith("/batch"):
                 return self._take_batch(request.body)
             return self._take_one(request.body)
+
+    def show(self, request: Received) -> Told:
+        with self._lock:
+            self.requests.append(request)
+            return self.pages.get(request.path, Told(404, body=b'{"code": 404}'))
 
     def _take_one(self, payload: bytes) -> Told:
         if payload in self.refused:

@@ -107,7 +107,10 @@ def test_a_webhook_can_be_checked_by_its_receiver() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    directory = tmp_path_factory.mktemp("tls")
+    return certificate_in(tmp_path_factory.mktemp("tls"))
+
+
+def certificate_in(directory: Path) -> tuple[Path, Path]:
     key, file = directory / "key.pem", directory / "certificate.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",

@@ -27,8 +27,9 @@ from thence.http.exchange import Request, Response, answer, refusal
 
 MAX_BODY_BYTES = 32 << 20
 EVENT_ID = "thence-event-id"
-_UNAUTHORIZED = refusal(
-    401, "collect.key", "a valid API key is needed", "Send it as: Authorization: Bearer KEY"
+UNAUTHORIZED = msgspec.structs.replace(
+    refusal(401, "collect.key", "a valid API key is needed", "Send it as: Authorization: Bearer KEY"),
+    headers=(("www-authenticate", "Bearer"),),
 )
 
 
@@ -78,12 +79,16 @@ class LineageDoor:
         """Use another level and other keys from the next request on."""
         self._validator, self._keys = validator, keys
 
+    def admits(self, request: Request, role: Role) -> bool:
+        """Whether the key of a request may do this."""
+        return self._keys.find(request.headers.get("authorization", ""), role) is not None
+
     def post(self, request: Request) -> Response | asyncio.Future[Response]:
         """One event."""
         key = self._keys.find(request.headers.get("authorization", ""), Role.WRITE)
         if key is None:
             self.counters.unauthorized += 1
-            return _UNAUTHORIZED
+            return UNAUTHORIZED
         verdict = self._examine(request.body)
         event = self._event(request, key, verdict, request.body)
         if verdict.violations:
@@ -96,7 +101,7 @@ class LineageDoor:
         key = self._keys.find(request.headers.get("authorization", ""), Role.WRITE)
         if key is None:
             self.counters.unauthorized += 1
-            return _UNAUTHORIZED
+            return UNAUTHORIZED
         try:
             bodies = split(request.body)
         except InvalidEvent as error:

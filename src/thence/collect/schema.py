@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thence.collect.policy import Policy
+from thence.collect.policy import Level, Policy
 from thence.collect.spec import FacetsAt, ListOf, MapOf, Named, Record, Scalar, Shape, Spec, Union
 
 Schema = dict[str, Any]
@@ -21,12 +21,34 @@ def compose(spec: Spec, policy: Policy, event: str) -> Schema:
     return {**root, "$defs": composer.defs}
 
 
+def published(spec: Spec, policy: Policy, home: str) -> dict[str, Schema]:
+    """What is taken, as definitions for readers: `Event`, and all that it refers to below `home`.
+
+    The kind of an event is told as the validator tells it: with `run` and `job` it is a RunEvent whatever else it has,
+    and with `job` and `dataset` exactly one of the two others must fit.
+    """
+    composer = _Composer(spec, policy, home)
+    for kind in ("RunEvent", "DatasetEvent", "JobEvent"):
+        event = composer.record(spec.records[kind], formats=policy.formats)
+        if policy.level is Level.LENIENT:
+            event["required"] = [name for name in event["required"] if name not in ("producer", "schemaURL")]
+        composer.defs[kind] = event
+    run, dataset, job = ({"$ref": home + kind} for kind in ("RunEvent", "DatasetEvent", "JobEvent"))
+    no_run = {"not": {"required": ["run"]}}
+    no_run_of_job = {"not": {"required": ["run", "job"]}}
+    return {
+        "Event": {"oneOf": [run, {"allOf": [dataset, no_run_of_job]}, {"allOf": [job, no_run]}]},
+        **composer.defs,
+    }
+
+
 class _Composer:
     """Collects the definitions that the event refers to, once with and once without formats where both are used."""
 
-    def __init__(self, spec: Spec, policy: Policy) -> None:
+    def __init__(self, spec: Spec, policy: Policy, home: str = "#/$defs/") -> None:
         self.spec = spec
         self.policy = policy
+        self.home = home
         self.defs: dict[str, Schema] = {}
 
     def shape(self, shape: Shape, *, formats: bool) -> Schema:
@@ -50,7 +72,7 @@ class _Composer:
                 self.defs[key] = self.union(union, formats=formats)
             else:
                 self.defs[key] = self.record(self.spec.records[name], formats=formats)
-        return {"$ref": f"#/$defs/{key}"}
+        return {"$ref": self.home + key}
 
     def record(self, record: Record, *, formats: bool) -> Schema:
         shapes = {name: self.shape(shape, formats=formats) for name, shape in record.fields.items()}
@@ -89,7 +111,7 @@ class _Composer:
                 "properties": {name: self.facet(place, name) for name in known},
                 "additionalProperties": base,
             }
-        return {"$ref": f"#/$defs/{key}"}
+        return {"$ref": self.home + key}
 
     def facet(self, place: str, key: str) -> Schema:
         if self.policy.is_off(place, key):

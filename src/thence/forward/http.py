@@ -28,7 +28,8 @@ from thence.core.errors import ConfigError, OutcomeUnknown, Unavailable
 from thence.core.event import Event
 from thence.core.ports import Sent
 from thence.forward import verdict
-from thence.forward.wire import Answer, Client, Origin, Timeouts, Tls
+from thence.forward.connection import Answer
+from thence.forward.wire import Client, Origin, Timeouts, Tls
 
 _JSON = "application/json"
 Signer = Callable[[str, Mapping[str, str], bytes], Mapping[str, str]]
@@ -66,15 +67,15 @@ class HttpBackend:
         self._sign = sign
         self._clock = clock or SystemClock()
         self._client = Client(Origin.of(target.url), tls=target.tls, timeouts=target.timeouts)
-        self._paths = _path_of(target.url), _path_of(target.batch_url or target.url)
+        self._paths = path_of(target.url), path_of(target.batch_url or target.url)
         if target.batch_url is not None and Origin.of(target.batch_url) != self._client.origin:
             raise ConfigError(
                 "forward.url",
                 f"{target.batch_url!r} leads to another host than {target.url!r}",
                 advice="Both endpoints of a destination must be at the same host and port.",
             )
-        self._fixed = _check(dict(target.headers))
-        self._bearer = self._read_bearer()
+        self._fixed = checked(dict(target.headers))
+        self._bearer = bearer_of(target)
         self._taken: set[UUID] = set()
 
     async def send(self, events: Sequence[Event]) -> Sent:
@@ -131,7 +132,7 @@ class HttpBackend:
         fresh = self._bearer
         if answer.status == verdict.UNAUTHORIZED and self._target.bearer_file is not None:
             with suppress(ConfigError):  # then the old one is refused, which says enough
-                fresh = self._read_bearer()
+                fresh = bearer_of(self._target)
             if fresh != self._bearer:
                 self._bearer = fresh
                 answer = await self._client.exchange(*self._request(path, body, event))
@@ -155,20 +156,22 @@ class HttpBackend:
         lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         return "\r\n".join(lines).encode("latin-1"), body
 
-    def _read_bearer(self) -> str | None:
-        file = self._target.bearer_file
-        if file is None:
-            bearer = self._target.bearer
-        else:
-            try:
-                bearer = file.read_text("utf-8").strip()
-            except OSError as error:
-                raise ConfigError(
-                    "forward.bearer_file",
-                    f"the token in {file} cannot be read: {error.strerror}",
-                    advice="Let something write the token there, or give the token itself.",
-                ) from error
-        return _check({"Authorization": bearer})["Authorization"] if bearer is not None else None
+
+def bearer_of(target: HttpTarget) -> str | None:
+    """The token to send now; one in a file is read anew."""
+    file = target.bearer_file
+    if file is None:
+        bearer = target.bearer
+    else:
+        try:
+            bearer = file.read_text("utf-8").strip()
+        except OSError as error:
+            raise ConfigError(
+                "forward.bearer_file",
+                f"the token in {file} cannot be read: {error.strerror}",
+                advice="Let something write the token there, or give the token itself.",
+            ) from error
+    return checked({"Authorization": bearer})["Authorization"] if bearer is not None else None
 
 
 def _filled(path: str, headers: dict[str, str], event: Event) -> tuple[str, dict[str, str]]:
@@ -179,12 +182,14 @@ def _filled(path: str, headers: dict[str, str], event: Event) -> tuple[str, dict
     return path.replace("{event_id}", identifier), filled
 
 
-def _path_of(url: str) -> str:
+def path_of(url: str) -> str:
+    """What stands in a URL behind its origin."""
     parts = urlsplit(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def _check(headers: dict[str, str]) -> dict[str, str]:
+def checked(headers: dict[str, str]) -> dict[str, str]:
+    """Headers that an operator wrote, if they can be sent."""
     for name, value in headers.items():
         if not name or not value.isprintable() or not value.isascii() or not _is_token(name):
             raise ConfigError(

@@ -9,8 +9,9 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from thence.core.errors import OutcomeUnknown
+from thence.forward.connection import Answer
 from thence.forward.failure import Busy, Misconfigured
-from thence.forward.wire import Answer, Origin
+from thence.forward.wire import Origin
 
 UNAUTHORIZED = 401
 _OK, _REDIRECT, _BAD, _BROKEN = 200, 300, 400, 500

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection, and a client that keeps some of them open for one origin.
+"""A client over HTTP/1.1 that keeps some connections open to one origin.
 
 It knows the one thing that forwarding needs and general clients hide: whether a byte of a request may have reached the
 other side. Before that every failure is `Unavailable`, afterwards `OutcomeUnknown`. Nothing is sent again here, no
@@ -8,20 +8,17 @@ redirect is followed, and an answer's body is kept up to a limit and otherwise d
 from __future__ import annotations
 
 import asyncio
-import select
 import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httptools
 import msgspec
 
-from thence.core.errors import ConfigError, OutcomeUnknown, Unavailable
+from thence.core.errors import ConfigError, Unavailable
+from thence.forward.connection import ANSWER_BYTES, Answer, Connection, Reads
 from thence.forward.failure import Misconfigured
 
 _IDLE = 8
-_FIRST_FINAL = 200
-_ANSWER_BYTES = 64 << 10
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -83,14 +80,6 @@ class Tls(msgspec.Struct, frozen=True):
         return context
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What came back. Header names are lower case; `body` may be cut off."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
 class Timeouts(msgspec.Struct, frozen=True):
     """How long to wait for a connection, and for an answer after that."""
 
@@ -105,15 +94,16 @@ class Client:
         self.origin = origin
         self._timeouts = timeouts or Timeouts()
         self._context = (tls or Tls()).context() if origin.scheme == "https" else None
-        self._idle: list[_Connection] = []
+        self._idle: list[Connection] = []
 
     async def exchange(
-        self, head: bytes, body: bytes = b"", *, max_answer_bytes: int = _ANSWER_BYTES
+        self, head: bytes, body: bytes = b"", *, max_answer_bytes: int = ANSWER_BYTES, reads: Reads = "some"
     ) -> Answer:
         """Send a request, and wait for its answer. `head` ends with an empty line."""
         connection = await self._connection()
         try:
-            answer = await connection.exchange(head, body, self._timeouts.answer_seconds, max_answer_bytes)
+            seconds = self._timeouts.answer_seconds
+            answer = await connection.exchange(head, body, seconds, max_answer_bytes, reads)
         except BaseException:
             connection.abort()
             raise
@@ -129,7 +119,7 @@ class Client:
             self._idle.pop().abort()
         await asyncio.sleep(0)
 
-    async def _connection(self) -> _Connection:
+    async def _connection(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
             if await connection.is_quiet():
@@ -137,12 +127,12 @@ class Client:
             connection.abort()
         return await self._connect()
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self) -> Connection:
         origin = self.origin
         try:
             async with asyncio.timeout(self._timeouts.connect_seconds):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(str(origin)), origin.host, origin.port, ssl=self._context
+                    lambda: Connection(str(origin)), origin.host, origin.port, ssl=self._context
                 )
         except ssl.SSLCertVerificationError as error:
             raise Misconfigured(
@@ -161,128 +151,6 @@ class Client:
             "forward.unreachable",
             f"{self.origin} cannot be reached: {why}",
             advice="Events wait and go on by themselves when it is back.",
-        )
-
-
-class _Connection(asyncio.Protocol):
-    """One connection; one request at a time."""
-
-    def __init__(self, where: str) -> None:
-        self.is_reusable = True
-        self._where = where
-        self._waiting: asyncio.Future[Answer] | None = None
-        self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
-        self._room = 0
-        self._status = 0
-        self._is_sized = False
-
-    async def exchange(self, head: bytes, body: bytes, seconds: float, max_answer_bytes: int) -> Answer:
-        """Send, and wait."""
-        self._begin(max_answer_bytes)
-        self._waiting = asyncio.get_running_loop().create_future()
-        if len(body) < _ANSWER_BYTES:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(body)
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._waiting
-        except TimeoutError as error:
-            raise self._unknown(f"no answer in {seconds:g} s") from error
-        finally:
-            self._waiting = None
-
-    async def is_quiet(self) -> bool:
-        """Whether the other side has neither closed it nor said something unasked."""
-        if self._transport.is_closing():
-            return False
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        if poll.poll(0):
-            # TLS speaks by itself now and then; the event loop has to look at it once.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        return self.is_reusable and not self._transport.is_closing()
-
-    def abort(self) -> None:
-        """Close now."""
-        self.is_reusable = False
-        self._transport.abort()
-
-    # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - create_connection makes no other
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        if self._waiting is None:
-            self.abort()
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(f"it does not answer in HTTP ({error})")
-
-    def eof_received(self) -> None:
-        self.is_reusable = False
-        if self._waiting is not None and self._status and not self._is_sized:
-            self._finish()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_reusable = False
-        self._fail(str(exc) if exc is not None else "it closed the connection instead of an answer")
-
-    # Callbacks of the parser
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        key = name.decode("latin-1").lower()
-        self._is_sized = self._is_sized or key in ("content-length", "transfer-encoding")
-        self._headers[key] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        self._status = self._parser.get_status_code()
-
-    def on_body(self, body: bytes) -> None:
-        room = self._room
-        if room > 0:
-            self._body.append(body[:room])
-            self._room = room - len(body)
-
-    def on_message_complete(self) -> None:
-        if self._status < _FIRST_FINAL:
-            self._headers.clear()
-            self._is_sized = False
-            return
-        unsent = self._transport.get_write_buffer_size()
-        self.is_reusable = self.is_reusable and self._parser.should_keep_alive() and not unsent
-        self._finish()
-
-    # Inside
-
-    def _begin(self, room: int) -> None:
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers = {}
-        self._body = []
-        self._room = room
-        self._status = 0
-        self._is_sized = False
-
-    def _finish(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(Answer(self._status, self._headers, b"".join(self._body)))
-
-    def _fail(self, why: str) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(self._unknown(why))
-
-    def _unknown(self, why: str) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            "forward.answer_lost",
-            f"{self._where} may have taken the events: {why}",
-            advice="They are sent again with the same ids; a destination can tell by them.",
         )
 
 

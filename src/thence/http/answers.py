@@ -9,7 +9,7 @@ from email.utils import format_datetime
 from http import HTTPStatus
 
 from thence.core.clock import Clock
-from thence.http.exchange import Response
+from thence.http.exchange import UNKNOWN, Response
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -43,9 +43,10 @@ class Answers:
         more = _fields(response.headers) if response.headers else ""
         if connection:
             more += f"connection: {connection}\r\n"
-        if response.status in _WITHOUT_BODY:
+        length = len(response.body) if response.unsent_bytes is None else response.unsent_bytes
+        if response.status in _WITHOUT_BODY or length == UNKNOWN:
             return f"{beginning}traceparent: {traceparent}\r\n{more}\r\n".encode("latin-1")
-        head = f"{beginning}content-length: {len(response.body)}\r\ntraceparent: {traceparent}\r\n{more}\r\n"
+        head = f"{beginning}content-length: {length}\r\ntraceparent: {traceparent}\r\n{more}\r\n"
         return head.encode("latin-1") + response.body if with_body else head.encode("latin-1")
 
     def _begin(self, kind: tuple[int, str]) -> str:

@@ -31,13 +31,18 @@ class Request(msgspec.Struct, frozen=True):
     params: Mapping[str, str] = {}
 
 
+UNKNOWN = -1
+"""The length of a body that is not sent, where nobody says it."""
+
+
 class Response(msgspec.Struct, frozen=True):
-    """One answer."""
+    """One answer. `unsent_bytes` is for HEAD alone, where the body that GET would have is not at hand."""
 
     body: bytes = b""
     status: int = 200
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
+    unsent_bytes: int | None = None
 
 
 Handler = Callable[[Request], Response | Awaitable[Response]]

@@ -2,7 +2,7 @@
 
 The socket is bound by `bind`, before anything else starts, so that a port that is taken is found first. `stop` answers
 what was asked, closes what is idle, and cuts off the rest when its time is over. Futures that handlers return belong to
-`loop` and are resolved there, by `loop.call_soon_threadsafe`.
+`loop` and are resolved there, by `loop.call_soon_threadsafe`. `on_end` is awaited there last, for what handlers keep.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import resource
 import socket
 import threading
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from thence.core.clock import Clock, SystemClock
@@ -55,8 +56,10 @@ class HttpServer:
         limits: Limits | None = None,
         clock: Clock | None = None,
         counters: Counters | None = None,
+        on_end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.counters = counters or Counters()
+        self._on_end = on_end
         self._address = address
         self._table = RouteTable(routes)
         self._limits = limits or Limits()
@@ -142,6 +145,8 @@ class HttpServer:
         listener.close()
         await self._drain(state)
         sweep.cancel()
+        if self._on_end is not None:
+            await self._on_end()
 
     async def _sweep(self, state: ServerState) -> None:
         while True:

@@ -26,7 +26,7 @@ from thence.journal.letters.store import SqliteDeadLetters
 from thence.journal.log import FileJournal
 from thence.service import lanes
 from thence.service.failed import failed_events
-from thence.service.settings import KeySettings, Settings
+from thence.service.settings import KeySettings, LineageSettings, Settings
 
 _log = logging.getLogger(__name__)
 _HOUSEKEEPING_SECONDS = 5.0
@@ -69,6 +69,11 @@ class Collector:
         if self._parts is None:
             raise InvariantBroken("collect.not_started", "the collector was not started")
         return self._parts
+
+    @property
+    def lineage(self) -> LineageSettings:
+        """The settings of the door, as they are in force."""
+        return self._settings.collect.lineage
 
     def routes(self) -> Routes:
         """Paths and methods. They may be asked from the start of the service to its stop."""

@@ -134,6 +134,11 @@ def backend_of(settings: ForwardSettings) -> Backend:
     return HttpBackend(presets.target(settings.type, url, _target(settings, url), **settings.names))
 
 
+def base_of(settings: ForwardSettings) -> HttpTarget:
+    """Where a destination that speaks HTTP begins, without the path that events are sent to."""
+    return _target(settings, _needed(settings.url, "url"))
+
+
 def _target(settings: ForwardSettings, url: str) -> HttpTarget:
     return HttpTarget(
         url,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from thence.collect import spec as specification
+from thence.collect.policy import Exceptions, read
+from thence.collect.schema import Schema, published
 from thence.collect.validate import Validator
 from thence.journal.letters.limits import LetterLimits
 from thence.journal.limits import Limits
@@ -46,5 +49,14 @@ def letter_limits_of(settings: LetterSettings) -> LetterLimits:
 
 def validator_of(settings: LineageSettings) -> Validator:
     """The validator at the level and with the exceptions of the settings."""
-    words = {path: "off" if word is False else str(word) for path, word in settings.validate_facets.items()}
-    return Validator(settings.validate, words)  # type: ignore[arg-type] # it refuses other words
+    return Validator(settings.validate, _exceptions(settings))
+
+
+def event_schemas_of(settings: LineageSettings, home: str) -> dict[str, Schema]:
+    """What the validator takes, as JSON Schemas that refer to each other below `home`."""
+    return published(specification.load(), read(settings.validate, _exceptions(settings)), home)
+
+
+def _exceptions(settings: LineageSettings) -> Exceptions:
+    # Other words are refused where they are read.
+    return {path: "off" if word is False else str(word) for path, word in settings.validate_facets.items()}  # type: ignore[misc]

@@ -133,6 +133,7 @@ class LineageSettings(Section, frozen=True):
     validate_facets: dict[str, Literal["strict", "spec", "lenient", "off"] | bool] = {}
     keys: list[KeySettings] = []
     failed: FailedSettings = msgspec.field(default_factory=FailedSettings)
+    pass_through: str | None = None
 
 
 class CollectSettings(Section, frozen=True):

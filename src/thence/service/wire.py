@@ -19,6 +19,8 @@ from thence.service.collector import Collector
 from thence.service.forward import Forwarding
 from thence.service.lifecycle import Lifecycle, Listener, Service
 from thence.service.metrics import Metrics
+from thence.service.openapi import ApiDescription
+from thence.service.passage import Passage, destination
 from thence.service.section import Secret
 from thence.service.settings import MetricsSettings, Settings
 from thence.service.statsd import Statsd
@@ -42,7 +44,9 @@ class Process:
     ) -> None:
         self.collector = Collector(settings, state, on_commit=self._notify)
         self.forwarding = Forwarding(settings.forward, self.collector)
-        self._http = HttpServer(settings.collect.listen, self._routes(settings))
+        self._passage = Passage(settings, self.collector)
+        self._api = ApiDescription(lambda: self.collector.lineage)
+        self._http = HttpServer(settings.collect.listen, self._routes(settings), on_end=self._passage.close)
         services = (*beside, self.collector, self.forwarding, *self._statsd(settings.metrics), self._http)
         self.lifecycle = Lifecycle(services, listener=listener, reload=self.reload)
         self._settings = settings
@@ -63,12 +67,14 @@ class Process:
         """Read the settings again and use what can change while running; what is wrong changes nothing."""
         try:
             settings = self._reread()
+            passed_to = destination(settings)
             self.forwarding.reconfigure(settings.forward)
             self.collector.reconfigure(settings)
         except ThenceError as error:
             _log.error(str(error), extra={"action": "reload_failed", "advice": error.advice})
             return
         fixed = sorted(key for key in _FIXED if getattr(settings, key) != getattr(self._settings, key))
+        fixed += self._passage.lead_to(passed_to)
         _log.info("read the settings again", extra={"action": "reloaded", "needs_restart": fixed})
 
     def _statsd(self, settings: MetricsSettings) -> Iterator[Service]:
@@ -87,11 +93,13 @@ class Process:
             "/healthz": {"GET": Route(self._healthz)},
             "/readyz": {"GET": Route(self._readyz)},
             **{path: {"GET": Route(_page(name))} for path, name in web.PAGES.items()},
+            **self._api.own_routes(),
             **self.collector.routes(),
         }
         if settings.metrics.prometheus:
             routes["/metrics"] = {"GET": Route(self._show_metrics)}
-        return routes
+        self._api.routes = self._passage.beside(routes)
+        return self._api.routes
 
     def _healthz(self, _: Request) -> Response:
         return answer({"status": "alive", "version": __version__})

@@ -9,13 +9,14 @@ import pytest
 from thence.core.errors import ConfigError, OutcomeUnknown, Unavailable
 from thence.forward import verdict
 from thence.forward.breaker import Breaker
+from thence.forward.connection import Answer
 from thence.forward.failure import Busy, Misconfigured
 from thence.forward.http import HttpBackend, HttpTarget
 from thence.forward.parking import letter_id
 from thence.forward.policy import Policy
 from thence.forward.sigv4 import AwsKeys, AwsSigner
 from thence.forward.webhook import Signer, signature
-from thence.forward.wire import Answer, Origin
+from thence.forward.wire import Origin
 from thence.testing.clock import ManualClock
 from thence.testing.contracts.samples import event, identifier
 
