@@ -22,6 +22,7 @@ from thence.service.forward_settings import ForwardSettings
 from thence.service.metrics import Metrics
 from thence.service.section import Section
 from thence.service.settings import Settings
+from thence.service.wire import Process
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -81,6 +82,12 @@ def test_every_log_action_is_listed_and_no_other() -> None:
         actions |= set(re.findall(r"_about\(\s*\"([a-z_]+)\"", file.read_text()))
     actions |= {f"service_{phase}" for phase in ("starting", "ready", "failed", "stopping", "stopped")}
     assert documented("reference/logs.md") == actions
+
+
+def test_every_route_is_documented(tmp_path: Path) -> None:
+    text = (DOCS / "reference" / "http.md").read_text()
+    for path in Process(Settings(), tmp_path).api.document()["paths"]:
+        assert f"{path}`" in text, path
 
 
 def keys(section: type[Section], path: str = "") -> Iterator[str]:

@@ -24,7 +24,7 @@ from thence.core.errors import ConfigError
 from thence.forward.http import HttpTarget
 from thence.forward.pass_through import PassThrough
 from thence.forward.wire import Timeouts, Tls
-from thence.http.exchange import Request, Response, Route, answer
+from thence.http.exchange import UNKNOWN, Request, Response, Route, answer
 from thence.http.server import HttpServer
 from thence.service import config
 from thence.service.settings import Address
@@ -403,6 +403,21 @@ def test_headers_and_a_path_of_the_destination_are_used() -> None:
     assert (found.status, found.body, found.content_type) == (200, b"plain", "application/octet-stream")
     assert receiver.requests[-1].headers["x-api-key"] == "k"
     assert "authorization" not in receiver.requests[-1].headers
+
+
+def test_a_length_that_nobody_says_is_left_out_of_an_answer_to_head() -> None:
+    routes = {"/": {"GET": Route(lambda _: Response(unsent_bytes=UNKNOWN))}}
+    server = HttpServer(Address("127.0.0.1:0"), routes)
+    server.start()
+    try:
+        connection = http.client.HTTPConnection(server.url.split("/")[2], timeout=60)
+        for _ in range(2):
+            connection.request("HEAD", "/")
+            found = connection.getresponse()
+            assert (found.status, found.getheader("content-length"), found.read()) == (200, None, b"")
+        connection.close()
+    finally:
+        server.stop()
 
 
 def test_one_that_leads_back_to_us_is_refused() -> None:

@@ -45,7 +45,7 @@ class Process:
         self.collector = Collector(settings, state, on_commit=self._notify)
         self.forwarding = Forwarding(settings.forward, self.collector)
         self._passage = Passage(settings, self.collector)
-        self._api = ApiDescription(lambda: self.collector.lineage)
+        self.api = ApiDescription(lambda: self.collector.lineage)
         self._http = HttpServer(settings.collect.listen, self._routes(settings), on_end=self._passage.close)
         services = (*beside, self.collector, self.forwarding, *self._statsd(settings.metrics), self._http)
         self.lifecycle = Lifecycle(services, listener=listener, reload=self.reload)
@@ -93,13 +93,13 @@ class Process:
             "/healthz": {"GET": Route(self._healthz)},
             "/readyz": {"GET": Route(self._readyz)},
             **{path: {"GET": Route(_page(name))} for path, name in web.PAGES.items()},
-            **self._api.own_routes(),
+            **self.api.own_routes(),
             **self.collector.routes(),
         }
         if settings.metrics.prometheus:
             routes["/metrics"] = {"GET": Route(self._show_metrics)}
-        self._api.routes = self._passage.beside(routes)
-        return self._api.routes
+        self.api.routes = self._passage.beside(routes)
+        return self.api.routes
 
     def _healthz(self, _: Request) -> Response:
         return answer({"status": "alive", "version": __version__})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from thence import web
+from thence.collect.validate import Validator
 from thence.http.exchange import Request
 from thence.http.routes import RouteTable
 from thence.service import config
@@ -109,6 +111,28 @@ def test_the_level_decides_what_an_event_is(tmp_path: Path) -> None:
         schema = {"$ref": "#/components/schemas/Event", "components": document["components"]}
         check = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
         assert (check.is_valid(event), check.is_valid(bare)) == expected
+
+
+def test_the_kind_of_an_event_is_told_as_the_validator_tells_it(tmp_path: Path) -> None:
+    document = described(process(tmp_path))
+    schema = {"$ref": "#/components/schemas/Event", "components": document["components"]}
+    described_as = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
+    base = {"eventTime": "2026-11-19T10:00:00Z", "producer": "urn:x", "schemaURL": "urn:x"}
+    good = {"namespace": "a", "name": "b"}
+    values: dict[str, list[object]] = {
+        "run": [None, {"runId": "0190f2d0-0000-7000-8000-000000000000"}, {}],
+        "job": [None, good, {}],
+        "dataset": [None, good, {}],
+    }
+    validator, verdicts = Validator(), []
+    for chosen in itertools.product(*values.values()):
+        event = {
+            **base,
+            **{name: value for name, value in zip(values, chosen, strict=True) if value is not None},
+        }
+        verdicts.append(validator.check_value(event).valid)
+        assert described_as.is_valid(event) == verdicts[-1], event
+    assert 5 < sum(verdicts) < 20
 
 
 def test_the_page_names_every_path_and_lets_nothing_foreign_in(tmp_path: Path) -> None:
