@@ -27,6 +27,15 @@ def build(target: Path) -> Path:
     return wheel
 
 
+def build_image_context(target: Path, program: Path) -> Path:
+    """Lay the executable beside the file that its image is built from."""
+    context = target / "container-collect"
+    shutil.rmtree(context, ignore_errors=True)
+    shutil.copytree(program.parent, context / "thence", symlinks=True)
+    shutil.copy(ROOT / "deploy" / "Containerfile.collect", context / "Containerfile")
+    return context
+
+
 def build_wheel(target: Path) -> Path:
     """Build the wheel alone."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
@@ -43,6 +52,7 @@ def main() -> None:
     wheel = build(dist)
     archive = build_executable(dist, _tell)
     program = archive.with_name(archive.name.removesuffix(".tar.gz")) / "thence"
+    build_image_context(dist, program)
     sys.stdout.write(
         f"wheel       {wheel.relative_to(ROOT)}  ({_megabytes(wheel)})\n"
         f"            pip install '{wheel.relative_to(ROOT)}[all]' && thence up\n"
@@ -50,6 +60,8 @@ def main() -> None:
         "            docker build -f dist/container/Containerfile -t thence dist/container\n"
         f"executable  {archive.relative_to(ROOT)}  ({_megabytes(archive)})\n"
         f"            {program.relative_to(ROOT)} collect --backend http://127.0.0.1:5000\n"
+        "its image   dist/container-collect\n"
+        "            docker build -t thence-collect dist/container-collect\n"
     )
 
 
