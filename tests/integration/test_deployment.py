@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,8 @@ def test_the_probes_of_the_sidecar_are_answered(tmp_path: Path, probe: str):
     container = pod["initContainers"][0]
     arguments = [word.replace("0.0.0.0:8080", "127.0.0.1:0") for word in container["args"]]
     process = started(arguments, THENCE_STATE=str(tmp_path / "state"))
+    alarm = threading.Timer(SECONDS, process.kill)
+    alarm.start()
     try:
         assert process.stdout is not None
         # The environment has nothing that makes Python write at once, so this is also what a pipe sees.
@@ -65,5 +68,6 @@ def test_the_probes_of_the_sidecar_are_answered(tmp_path: Path, probe: str):
         assert connection.getresponse().status == 200
         connection.close()
     finally:
+        alarm.cancel()
         process.kill()
         process.communicate()

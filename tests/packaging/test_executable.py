@@ -11,6 +11,7 @@ import signal
 import ssl
 import subprocess
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -99,13 +100,18 @@ def sidecar(root: Path, state: str, *options: str) -> Iterator[tuple[subprocess.
     log = root / "log"
     with log.open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    # What says nothing is ended, so that reading its output comes to an end.
+    alarm = threading.Timer(60, process.kill)
+    alarm.start()
     try:
         assert process.stdout is not None
         lines = (json.loads(line) for line in process.stdout)
         url = next((str(line["url"]) for line in lines if "url" in line), None)
         assert url, log.read_text()
+        alarm.cancel()
         yield process, urlsplit(url).netloc
     finally:
+        alarm.cancel()
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
