@@ -20,6 +20,7 @@ import msgspec
 
 from thence.core.clock import Clock, SystemClock
 from thence.core.errors import ThenceError
+from thence.service.systemd import notify
 
 STOP_SECONDS = 10.0
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000
@@ -85,9 +86,12 @@ class Lifecycle:
         ):
             try:
                 await self._start()
+                if self.ready:
+                    notify("READY=1")
                 if not until_ready:
                     await self._stop.wait()
             finally:
+                notify("STOPPING=1")
                 await self._stop_all()
 
     def request_stop(self) -> None:
