@@ -115,7 +115,7 @@ def test_the_probes_ask_what_is_answered_where_it_listens(container: dict[str, A
     assert address.host == "0.0.0.0"  # probes do not come from inside
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert address.port in ports.values()
-    routes = sidecar(Settings(), tmp_path)._routes(Settings())
+    routes = sidecar(Settings(), tmp_path, Settings, lambda status: None)._routes(Settings())
     for probe, path in (("liveness", "/healthz"), ("readiness", "/readyz"), ("startup", "/readyz")):
         asked = container[f"{probe}Probe"]["httpGet"]
         assert asked["path"] == path
