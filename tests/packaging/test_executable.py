@@ -155,7 +155,8 @@ def test_an_event_is_forwarded_and_one_that_waits_outlives_a_kill(bare: Path) ->
         with sidecar(bare, "/state/door", "--backend", backend.url()) as (process, _):
             eventually(lambda: second in backend.arrived)
         assert process.returncode == 0
-        assert backend.arrived == [first, second]
+        # What was delivered a moment before the kill may come a second time.
+        assert list(dict.fromkeys(backend.arrived)) == [first, second]
     answer = ask(bare, "--state", "/state/door", "--json", "journal", "tail")
     assert [json.loads(line)["event"] for line in answer.stdout.splitlines()] == [
         json.loads(first),
