@@ -113,6 +113,7 @@ class Checklist:
 
     def end(self, url: str, state: str, seconds: float) -> None:
         """Everything is ready."""
+        is_watched = self._live
         self._finish()
         with _heard():
             if self._as_json:
@@ -120,7 +121,7 @@ class Checklist:
                 return
             put(f"ready in {seconds:.1f} s\n")
             put(f"  page     {url}\n  health   {url}readyz\n  metrics  {url}metrics\n  state    {state}\n")
-            if self._live:
+            if is_watched:
                 put("Ctrl-C stops it.")
 
     def _print(self, status: Status) -> None:
