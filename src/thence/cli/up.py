@@ -66,11 +66,12 @@ def _run(
     settings = reread()
     with StateDirectory(settings.state) as state:
         checklist = Checklist(as_json=options.as_json)
-        logs.configure(settings.log)
         process = make(settings, state.path, reread, checklist.show)
         checklist.on_ready = lambda: checklist.end(process.url, str(state.path), time.monotonic() - began)
         checklist.count = len(process.lifecycle.statuses)
         with checklist:
+            # Inside, because lines for people must go above a list that changes in place, and must be few.
+            logs.configure(settings.log, is_watched=checklist.is_live)
             asyncio.run(process.run(until_ready=once))
 
 
@@ -85,13 +86,13 @@ class Checklist:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._live = sys.stdout.isatty() and not as_json
+        self.is_live = sys.stdout.isatty() and not as_json
         self._statuses: dict[str, Status] = {}
         self.count = 0
         self.on_ready: Callable[[], None] = lambda: None
 
     def __enter__(self) -> None:
-        if self._live:
+        if self.is_live:
             from rich.live import Live
 
             self._display = Live(refresh_per_second=12)
@@ -103,7 +104,7 @@ class Checklist:
     def show(self, status: Status) -> None:
         """A service has got to its next phase."""
         self._statuses[status.name] = status
-        if self._live:
+        if self.is_live:
             self._display.update(self._lines())
         elif status.phase in ("ready", "failed", "stopped"):
             with _heard():
@@ -113,7 +114,7 @@ class Checklist:
 
     def end(self, url: str, state: str, seconds: float) -> None:
         """Everything is ready."""
-        is_watched = self._live
+        is_watched = self.is_live
         self._finish()
         with _heard():
             if self._as_json:
@@ -142,9 +143,9 @@ class Checklist:
         return table
 
     def _finish(self) -> None:
-        if self._live:
+        if self.is_live:
             self._display.stop()
-            self._live = False
+            self.is_live = False
 
 
 @contextmanager

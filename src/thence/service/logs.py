@@ -19,15 +19,19 @@ from thence.service.settings import LogSettings
 _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
-def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Send all logs of this process to standard error in the chosen format."""
+def configure(settings: LogSettings, stream: TextIO | None = None, *, is_watched: bool = False) -> None:
+    """Send all logs of this process to standard error in the chosen format.
+
+    Where somebody watches a checklist that says the same, text at level `info` is left to warnings.
+    """
     stream = stream or sys.stderr
     as_text = settings.format == "text" or (settings.format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(settings.level.upper())
+    quiet = is_watched and as_text and settings.level == "info"
+    root.setLevel("WARNING" if quiet else settings.level.upper())
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
 
