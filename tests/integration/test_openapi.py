@@ -21,7 +21,7 @@ from tests.integration.test_collector import RUN, Door, door
 from tests.receiver import Receiver
 
 EVENT = "/api/v1/lineage"
-BRIEFLY = ("--max-time", "8")
+BRIEFLY = ("--max-time", "6")
 PHASES = ("--phases", "coverage,fuzzing")
 KEY = "Authorization: Bearer secret-one"
 ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
@@ -73,27 +73,33 @@ def generated(said: str) -> int:
 
 
 def test_every_check_of_schemathesis_passes(locked: Door, tmp_path: Path) -> None:
-    said = believe(locked, tmp_path, "--exclude-path", EVENT, *PHASES, "--max-examples", "10", "-H", KEY)
-    assert generated(said) > 500
-    assert "18 selected / 19 total" in said
-    assert locked.metric("thence_events_accepted_total") > 10
-    assert locked.metric("thence_events_unauthorized_total") > 0
+    said = believe(locked, tmp_path, "--exclude-path-regex", "^/api/", *PHASES, "--max-examples", "10")
+    assert generated(said) > 100
+    assert "17 selected / 19 total" in said
 
 
-def test_every_check_of_schemathesis_passes_for_events(locked: Door, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", [EVENT, f"{EVENT}/batch"])
+def test_every_check_of_schemathesis_passes_for_events(locked: Door, tmp_path: Path, path: str) -> None:
+    names = (
+        "thence_events_accepted_total",
+        "thence_events_rejected_total",
+        "thence_events_unauthorized_total",
+    )
+    before = [locked.metric(name) for name in names]
     # All the cases that it can think of take minutes.
-    said = believe(locked, tmp_path, "--include-path", EVENT, "--phases", "coverage", *BRIEFLY, "-H", KEY)
+    said = believe(locked, tmp_path, "--include-path", path, "--phases", "coverage", *BRIEFLY, "-H", KEY)
     assert generated(said) > 50
+    assert all(locked.metric(name) > count for name, count in zip(names, before, strict=True))
 
 
 @pytest.mark.parametrize("level", ["strict", "lenient"])
 def test_what_the_document_calls_an_event_is_taken_and_nothing_else(tmp_path: Path, level: str) -> None:
     with door(tmp_path / "state", f"collect.lineage.validate={level}") as running:
-        options = ("--phases", "fuzzing", "--include-path", EVENT, "--max-examples", "30")
+        options = ("--phases", "fuzzing", "--include-path", EVENT, "--max-examples", "15")
         believe(running, tmp_path, "--mode", "positive", *options)
-        assert running.metric("thence_events_accepted_total") >= 20
+        assert running.metric("thence_events_accepted_total") >= 10
         believe(running, tmp_path, "--mode", "negative", *options)
-        assert running.metric("thence_events_rejected_total") > 10
+        assert running.metric("thence_events_rejected_total") > 3
 
 
 def test_what_is_passed_through_is_as_described(tmp_path: Path) -> None:
