@@ -135,7 +135,7 @@ def test_without_a_word_it_looks_by_itself(site: Site) -> None:
 
 
 def test_many_events_are_settled_by_few_syncs(site: Site) -> None:
-    with site.running(Policy()) as forwarder:
+    with site.running(Policy(settle_seconds=1.0)) as forwarder:
         for number in range(1, 101):
             site.journal.append([event(number)])
             forwarder.notify()

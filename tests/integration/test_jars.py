@@ -61,10 +61,12 @@ def no_repository(tmp_path: Path) -> Path:
 def test_every_jar_of_the_lock_is_fetched_with_its_own_name(
     spark_jars: tuple[Path, ...], kafka_jars: tuple[Path, ...], jars: Jars
 ) -> None:
-    assert (len(spark_jars), len(kafka_jars)) == (9, 46)
-    assert len({path.name for path in (*spark_jars, *kafka_jars)}) == 55
+    listener = jars.classpath("openlineage")
+    assert (len(spark_jars), len(kafka_jars), len(listener)) == (9, 46, 1)
+    everything = (*spark_jars, *kafka_jars, *listener)
+    assert len({path.name for path in everything}) == 56
     assert jars.check() == ()
-    for jar, path in zip(read_lock(), (*spark_jars, *kafka_jars), strict=True):
+    for jar, path in zip(read_lock(), everything, strict=True):
         assert hashlib.sha256(path.read_bytes()).hexdigest() == jar.sha256
 
 

@@ -87,6 +87,7 @@ def test_it_is_alive_and_ready_and_says_what_runs(running: Running) -> None:
     assert [(each["name"], each["phase"]) for each in said["services"]] == [
         ("PostgreSQL", "ready"),
         ("collector", "ready"),
+        ("forwarders", "ready"),
         ("HTTP", "ready"),
     ]
 
@@ -170,7 +171,7 @@ def test_sigterm_stops_in_order_and_leaves_nothing_running(tmp_path: Path) -> No
         assert not Path(f"/proc/{pid}").exists()
         actions = [json.loads(line) for line in running.log.read_text().splitlines()]
         stopped = [line["service"] for line in actions if line["action"] == "service_stopped"]
-        assert stopped == ["HTTP", "collector", "PostgreSQL"]
+        assert stopped == ["HTTP", "forwarders", "collector", "PostgreSQL"]
 
 
 def test_ctrl_c_stops_in_order_too(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 from thence.cli.context import options_of, put, put_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from rich.table import Table
@@ -105,20 +106,22 @@ class Checklist:
         if self._live:
             self._display.update(self._lines())
         elif status.phase in ("ready", "failed", "stopped"):
-            self._print(status)
+            with _heard():
+                self._print(status)
         if self.count and sum(each.phase == "ready" for each in self._statuses.values()) == self.count:
             self.on_ready()
 
     def end(self, url: str, state: str, seconds: float) -> None:
         """Everything is ready."""
         self._finish()
-        if self._as_json:
-            put_json({"phase": "ready", "url": url, "state": state, "seconds": round(seconds, 2)})
-            return
-        put(f"ready in {seconds:.1f} s\n")
-        put(f"  page     {url}\n  health   {url}readyz\n  metrics  {url}metrics\n  state    {state}\n")
-        if self._live:
-            put("Ctrl-C stops it.")
+        with _heard():
+            if self._as_json:
+                put_json({"phase": "ready", "url": url, "state": state, "seconds": round(seconds, 2)})
+                return
+            put(f"ready in {seconds:.1f} s\n")
+            put(f"  page     {url}\n  health   {url}readyz\n  metrics  {url}metrics\n  state    {state}\n")
+            if self._live:
+                put("Ctrl-C stops it.")
 
     def _print(self, status: Status) -> None:
         if self._as_json:
@@ -141,6 +144,16 @@ class Checklist:
         if self._live:
             self._display.stop()
             self._live = False
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    # A reader at the other end of a pipe hears it at once; that one has gone away is no reason to stop.
+    with suppress(BrokenPipeError):
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
 
 
 def _took(status: Status) -> str:

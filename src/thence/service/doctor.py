@@ -96,8 +96,11 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 
 def _clock(settings: Settings) -> Iterator[Finding]:
     now = datetime.now(UTC)
-    with tempfile.NamedTemporaryFile() as file:
-        apart = abs(Path(file.name).stat().st_mtime - now.timestamp())
+    try:
+        with tempfile.TemporaryFile(dir=_existing(settings.state)) as file:
+            apart = abs(os.fstat(file.fileno()).st_mtime - now.timestamp())
+    except OSError:
+        apart = 0.0  # what is wrong with the directory was said before
     if now < _BUILT_AT:
         yield Finding(
             "clock", "bad", f"says {now:%Y-%m-%d %H:%M} UTC, before this thence was made", "Set the clock."
@@ -138,6 +141,9 @@ def _store(settings: Settings) -> Iterator[Finding]:
 
 
 def _java(settings: Settings) -> Iterator[Finding]:
+    if _missing("spark"):
+        yield Finding("java", "worth knowing", "not looked for: only Spark needs it")
+        return
     try:
         java = Engine(settings).java()
     except ThenceError as error:
