@@ -6,13 +6,14 @@ import asyncio
 import http.client
 import json
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -313,7 +314,7 @@ def test_one_that_is_down_is_told_apart_and_comes_back(caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_one_that_does_not_answer_in_time_is_told_apart_and_delays_nobody(method: str) -> None:
-    with site(Timeouts(2.0, 3.0)) as there, there.proxy.hang(), ThreadPoolExecutor(1) as pool:
+    with site(Timeouts(2.0, 2.0)) as there, there.proxy.hang(), ThreadPoolExecutor(1) as pool:
         late = pool.submit(there.ask, "/api/v1/x", method)
         wait_until(lambda: there.proxy.connections > 0)
         for _ in range(20):
@@ -331,6 +332,30 @@ def test_an_answer_that_breaks_off_is_no_answer() -> None:
     with site() as there, there.proxy.hang(20_000, "to_client"):
         asked = there.ask()
         assert (asked[0], code(asked)) == (504, "forward.pass_late")
+
+
+def test_an_answer_without_end_ends_at_the_limit() -> None:
+    def send(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                connection.sendall(b"x" * 65536)
+
+    async def ask(to: PassThrough) -> Response:
+        try:
+            return await to.ask(Request("GET", "/api/v1/x", "", {}, "", "t"))
+        finally:
+            await to.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send, listener)
+        target = HttpTarget(f"http://127.0.0.1:{listener.getsockname()[1]}", timeouts=Timeouts(5.0, 60.0))
+        found = asyncio.run(ask(PassThrough("endless", target, is_locked=False)))
+        sending.result(60)
+    assert found.status == 502
+    assert b"forward.pass_too_large" in found.body
 
 
 def test_an_answer_that_is_lost_once_is_asked_for_again() -> None:

@@ -18,6 +18,8 @@ from thence.collect.validate import Validator
 from thence.http.exchange import Request
 from thence.http.routes import RouteTable
 from thence.service import config
+from thence.service.openapi import ApiDescription
+from thence.service.settings import LineageSettings
 from thence.service.wire import Process
 
 
@@ -111,6 +113,15 @@ def test_the_level_decides_what_an_event_is(tmp_path: Path) -> None:
         schema = {"$ref": "#/components/schemas/Event", "components": document["components"]}
         check = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
         assert (check.is_valid(event), check.is_valid(bare)) == expected
+
+
+def test_settings_that_change_change_the_document() -> None:
+    settings = [LineageSettings()]
+    api = ApiDescription(lambda: settings[-1])
+    before = api.document()
+    assert api.document() is before
+    settings.append(LineageSettings(validate="strict"))
+    assert api.document()["components"]["schemas"] != before["components"]["schemas"]
 
 
 def test_the_kind_of_an_event_is_told_as_the_validator_tells_it(tmp_path: Path) -> None:
