@@ -6,6 +6,7 @@ import gzip
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -284,3 +285,17 @@ def wait(until: Callable[[], bool]) -> None:
     while not until():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_nothing_is_acknowledged_when_the_state_directory_is_gone(tmp_path: Path) -> None:
+    with door(tmp_path / "state") as orphan:
+        assert orphan.post(RUN)[0] == 200
+        shutil.rmtree(tmp_path / "state")
+        assert orphan.post(RUN)[0] == 503
+        assert orphan.ask("GET", "/readyz")[0] == 503
+
+
+def test_an_event_that_the_journal_can_never_hold_is_refused_and_others_go_on(tmp_path: Path) -> None:
+    with door(tmp_path / "state", "journal.lineage.max_bytes=20000") as small:
+        assert small.post(RUN | {"producer": "https://x.example/" + "x" * 30_000})[0] == 503
+        assert small.post(RUN)[0] == 200

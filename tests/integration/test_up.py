@@ -285,3 +285,22 @@ def test_once_shows_what_it_did_and_ends_well(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for line in ("✓ PostgreSQL", "✓ HTTP", "ready in", "page", "■ PostgreSQL"):
         assert line in done.stdout
+
+
+def test_once_fails_when_not_everything_is_well(tmp_path: Path) -> None:
+    command = [*THENCE, "--state", str(tmp_path / "s"), "--set", "store.dsn=postgresql://u:p@127.0.0.1:1/d"]
+    command += ["up", "--once", "--listen", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3
+    assert "service.not_ready" in done.stderr
+    assert "127.0.0.1:1" in done.stderr
+
+
+def test_once_fails_when_it_is_interrupted_before_it_is_ready(tmp_path: Path) -> None:
+    command = [*THENCE, "--state", str(tmp_path / "s"), "up", "--once", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "s" / "postgres").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 3

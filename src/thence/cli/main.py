@@ -19,6 +19,7 @@ from thence.core.errors import ThenceError
 app = typer.Typer(
     name="thence",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Collect events, land them exactly once in tables, and know where every row came from.",

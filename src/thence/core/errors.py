@@ -5,6 +5,7 @@
   - InvalidEvent       an event breaks the specification: kept by the failed-event handler
   - Rejected           definite: it did not happen and never will as it stands          (parked)
   - Unavailable        definite: it did not happen, later it may                        (retried, exit 75)
+    - Unhealthy        something that should run does not                               (exit 3)
   - OutcomeUnknown     it may have happened: look before doing it again
   - InvariantBroken    a bug: stop, keep the data
 
@@ -74,6 +75,12 @@ class Unavailable(ThenceError):
     """Definite: it did not happen, but it may succeed later. Order is kept by trying the same thing again."""
 
     exit_code = 75
+
+
+class Unhealthy(Unavailable):
+    """Something that should run does not, or not well."""
+
+    exit_code = 3
 
 
 class OutcomeUnknown(ThenceError):

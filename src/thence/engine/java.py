@@ -99,7 +99,7 @@ def _run(program: Path) -> _Probe | None:
 def _settings_of(program: Path, *arguments: str) -> str | None:
     command = [str(program), *arguments, "-XshowSettings:properties", "-version"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stderr + done.stdout if done.returncode == 0 else None

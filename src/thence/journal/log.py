@@ -272,6 +272,8 @@ class FileJournal:
         if count and self.limits.when_full == "refuse":
             raise _full(self.directory, self.limits)
         if count == len(self._partitions):
+            if not self._partitions[-1].count:
+                raise _full(self.directory, self.limits)
             self._rotate()
         self._expire(count, "bytes")
         if limits.excess(self.stocks(), self.limits, size_bytes):

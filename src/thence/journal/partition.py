@@ -7,6 +7,7 @@ positions from that of the next partition on are void here, whatever the bytes s
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import struct
@@ -129,6 +130,8 @@ class Partition:
 
     def append(self, events: Sequence[Event]) -> range:
         """Write and sync. After an error the end is where it was, and the caller goes on in another partition."""
+        if not os.fstat(self._file).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "it was deleted while in use", str(self.path))
         first = self.last + 1
         parts: list[bytes] = []
         spans: list[Span] = []

@@ -10,24 +10,30 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 
 from thence.core.errors import ConfigError
 from thence.service.section import Secret, Section
+from thence.service.sense import contradictions
 from thence.service.settings import Address, Settings, Size
 from thence.service.yamlfile import Leaf, Tree, read_yaml
 
 PREFIX = "THENCE_"
 FILE = "thence.yaml"
+_LONGEST_SECRET = 1 << 16
+# A Kubernetes service of our name puts these into every container of its namespace.
+_FOREIGN = re.compile(r"THENCE_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_\w+)?)")
 _RESERVED = {"THENCE_CONFIG", "THENCE_IVY_SETTINGS"}
 _REFERENCE = re.compile(r"\$\{env\.([A-Za-z_][A-Za-z0-9_]*)(?:\|([^}]*))?\}")
+_SECRET_IN_QUERY = re.compile(r"([?&][^=&]*(?:token|key|secret|password|sig)[^=&]*=)[^&]*", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"://[^/@\s]+@")
-_SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|access\.?key|api\.?key", re.IGNORECASE)
+_SECRET_KEY = re.compile(
+    r"password|passwd|secret|token|credential|(^|[^a-z])key([^a-z]|$)|apikey|accesskey", re.IGNORECASE
+)
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -62,7 +68,7 @@ def examine(
     for layer in _layers(reader, file, flags or {}, environment):
         reader.overlay(tree, layer, ())
     settings = reader.section(Settings, tree, ())
-    return Config(settings, reader.origins, tuple(reader.problems))
+    return Config(settings, reader.origins, tuple(reader.problems or contradictions(settings)))
 
 
 def shown(settings: object, path: tuple[str, ...] = ()) -> dict[str, object]:
@@ -100,7 +106,7 @@ def _printable(value: object, name: str, *, free_form: bool) -> object:
         return f"[{', '.join(map(str, value))}]"
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return _PASSWORD_IN_URL.sub("://**********@", str(value))
+    return _SECRET_IN_QUERY.sub(r"\1**********", _PASSWORD_IN_URL.sub("://**********@", str(value)))
 
 
 def _layers(
@@ -116,7 +122,7 @@ def _layers(
     yield _nest(
         (name.removeprefix(PREFIX).split("__"), Leaf(value, name, text=True))
         for name, value in sorted(environment.items())
-        if name.startswith(PREFIX) and name not in _RESERVED
+        if name.startswith(PREFIX) and name not in _RESERVED and not _FOREIGN.fullmatch(name)
     )
     yield _nest((key.split("."), Leaf(value, f"--set {key}", text=True)) for key, value in flags.items())
 
@@ -173,11 +179,16 @@ class _Reader:
             item = _section_in(field)
             if _is_section(field) and (isinstance(value, dict) or _is_nothing(value)):
                 values[name] = self.section(field, value if isinstance(value, dict) else {}, here)
-            elif item is not None and isinstance(value, dict):
+            elif item is not None and isinstance(value, dict) and get_origin(field) is dict:
                 values[name] = {
                     key: self.section(item, _tree(each), (*here, key)) for key, each in value.items()
                 }
-            elif item is not None and isinstance(value, Leaf) and isinstance(value.value, list):
+            elif (
+                get_origin(field) is list
+                and item
+                and isinstance(value, Leaf)
+                and isinstance(value.value, list)
+            ):
                 trees = [_tree(Leaf(each, value.origin)) for each in value.value]
                 values[name] = [self.section(item, tree, (*here, str(i))) for i, tree in enumerate(trees)]
             elif value is None:
@@ -192,15 +203,18 @@ class _Reader:
         )
 
     def _leaf(self, kind: Any, value: Tree | Leaf, path: tuple[str, ...]) -> Any:
-        lax = any(leaf.text for _, leaf in _leaves(value, path))
+        lax = any(leaf.text or _refers(leaf.value) for _, leaf in _leaves(value, path))
         for where, leaf in _leaves(value, path):
             self.origins[".".join(where)] = leaf.origin
         plain = self._plain(value, path)
+        if isinstance(plain, dict) and get_origin(kind) is dict and str in get_args(kind)[1:]:
+            plain = dict(_flat(plain))  # keys with dots, such as Spark's, were taken apart by --set
         try:
             return msgspec.convert(plain, kind, strict=not lax, dec_hook=self._custom)
         except msgspec.ValidationError as error:
             origin = next(leaf.origin for _, leaf in _leaves(value, path))
-            cut = "a secret" if _mentions(kind, Secret) else repr(plain)[:80]
+            hidden = _mentions(kind, Secret) or not isinstance(plain, (str, int, float, bool))
+            cut = "a value that is not shown" if hidden else repr(plain)[:80]
             raise ConfigError(
                 "config.wrong_value",
                 f"{origin}: {'.'.join(path)}: {cut}: {str(error).split(' - at')[0]}",
@@ -240,7 +254,7 @@ class _Reader:
         if kind in (Address, Size):
             return kind(value)
         if kind is Path:
-            return Path(value).expanduser()
+            return _path(value)
         if kind is Secret:
             return Secret(self._secret(value))
         raise NotImplementedError(kind)
@@ -250,13 +264,13 @@ class _Reader:
             return value
         path = self.folder / value.removeprefix("file:")
         try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ConfigError(
-                "config.secret_file",
-                f"{path}: {error.strerror}",
-                advice="Name a file that this user may read.",
-            ) from error
+            # A pipe would hang, and a device has no end.
+            if path.exists() and not path.is_file():
+                raise _secret_file(path, "no regular file")
+            with path.open("rb") as file:
+                return file.read(_LONGEST_SECRET).decode().strip()
+        except (OSError, ValueError) as error:
+            raise _secret_file(path, str(getattr(error, "strerror", None) or error)) from error
 
     def _unknown(self, path: tuple[str, ...], value: Tree | Leaf, known: Sequence[str]) -> None:
         origin = next((leaf.origin for _, leaf in _leaves(value, path)), FILE)
@@ -281,6 +295,10 @@ def _leaves(value: Tree | Leaf, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
             yield from _leaves(below, (*path, name))
 
 
+def _secret_file(path: Path, why: str) -> ConfigError:
+    return ConfigError("config.secret_file", f"{path}: {why}", advice="Name a file that this user may read.")
+
+
 def _section_in(kind: Any) -> type[Section] | None:
     """The section that a list or a map is made of."""
     items = [item for item in get_args(kind) if _is_section(item)]
@@ -300,6 +318,15 @@ def _tree(value: Tree | Leaf) -> Tree:
     }
 
 
+def _path(text: str) -> Path:
+    if "\0" in text or not text.isprintable():
+        raise ValueError("Expected a path without control characters")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
 def _is_nothing(value: Tree | Leaf | None) -> bool:
     return value is None or (isinstance(value, Leaf) and value.value is None)
 
@@ -310,10 +337,10 @@ def _from_environment(value: Tree | Leaf) -> bool:
 
 def _keys_at(kind: Any, path: tuple[str, ...]) -> tuple[str, ...]:
     for name in path:
-        types_of = (
-            {field.name: field.type for field in msgspec.structs.fields(kind)} if _is_section(kind) else {}
-        )
-        kind = types_of.get(name)
+        if _is_section(kind):
+            kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == name), None)
+        else:
+            kind = _section_in(kind)
     return kind.__struct_fields__ if _is_section(kind) else ()
 
 
@@ -335,4 +362,18 @@ def _is_section(kind: Any) -> bool:
 
 
 def _mentions(kind: Any, wanted: type) -> bool:
-    return kind is wanted or (get_origin(kind) in (Union, types.UnionType) and wanted in get_args(kind))
+    if _is_section(kind):
+        return any(_mentions(field.type, wanted) for field in msgspec.structs.fields(kind))
+    return kind is wanted or any(_mentions(item, wanted) for item in get_args(kind))
+
+
+def _refers(value: object) -> bool:
+    return isinstance(value, str) and _REFERENCE.search(value) is not None
+
+
+def _flat(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield before + name, value

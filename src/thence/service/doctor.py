@@ -148,6 +148,13 @@ def _java(settings: Settings) -> Iterator[Finding]:
         java = Engine(settings).java()
     except ThenceError as error:
         yield Finding("java", "bad", error.message, error.advice)
+    except OSError as error:
+        yield Finding(
+            "java",
+            "bad",
+            f"{error.filename}: {error.strerror}",
+            "Choose a directory that you may write: --state DIR",
+        )
     else:
         yield Finding("java", "good", f"{java.release} ({java.origin}) in {java.home}")
 
@@ -185,4 +192,4 @@ def _missing(extra: str) -> bool:
 
 def _existing(path: Path) -> Path:
     path = path.absolute()
-    return path if path.exists() else _existing(path.parent)
+    return path if path.is_dir() else _existing(path.parent)

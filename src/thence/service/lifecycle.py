@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from thence.core.clock import Clock, SystemClock
-from thence.core.errors import ThenceError
+from thence.core.errors import ThenceError, Unhealthy
 from thence.service.systemd import notify
 
 STOP_SECONDS = 10.0
@@ -88,11 +88,21 @@ class Lifecycle:
                 await self._start()
                 if self.ready:
                     notify("READY=1")
-                if not until_ready:
+                if until_ready:
+                    await self._insist()
+                else:
                     await self._stop.wait()
             finally:
                 notify("STOPPING=1")
                 await self._stop_all()
+
+    async def _insist(self) -> None:
+        unwell = [status for status in await self.examine() if status.phase != "ready"]
+        if unwell:
+            what = "; ".join(f"{status.name}: {status.detail or status.phase}" for status in unwell)
+            raise Unhealthy(
+                "service.not_ready", what, advice="thence doctor says what to do about this machine."
+            )
 
     def request_stop(self) -> None:
         """Ask for an orderly end."""

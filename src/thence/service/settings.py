@@ -169,7 +169,7 @@ class StoreSettings(Section, frozen=True):
     """PostgreSQL for the lineage store. Without a `dsn`, thence starts one of its own below `state`."""
 
     dsn: Secret | None = None
-    port: int | None = None
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
 
 
 class SparkSettings(Section, frozen=True):

@@ -13,6 +13,9 @@ import yaml
 
 from thence.core.errors import ConfigError
 
+_MOST_NODES = 50_000
+_DEEPEST = 50
+
 
 class Leaf(msgspec.Struct, frozen=True):
     """A value and where it was written. Outside of files everything is text, also numbers and truth values."""
@@ -43,6 +46,10 @@ def read_yaml(path: Path) -> Tree:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise _not_yaml(path, error) from error
+    except RecursionError:
+        raise _too_deep(path) from None
+    if root is not None and _weight(root, _MOST_NODES) <= 0:
+        raise _too_deep(path)
     if root is None:
         return {}
     if not isinstance(root, yaml.MappingNode):
@@ -52,6 +59,28 @@ def read_yaml(path: Path) -> Tree:
             advice="Write `key: value` lines; docs/reference/settings.md lists the keys.",
         )
     return _mapping(root, path)
+
+
+def _weight(node: yaml.Node, left: int, depth: int = 0) -> int:
+    """How many nodes are left of a budget after this one; aliases count each time, and a circle never ends."""
+    left -= 1
+    if depth > _DEEPEST:
+        return 0
+    below = node.value if isinstance(node.value, list) else []
+    for item in below:
+        for each in item if isinstance(item, tuple) else (item,):
+            if left <= 0:
+                return 0
+            left = _weight(each, left, depth + 1)
+    return left
+
+
+def _too_deep(path: Path) -> ConfigError:
+    return ConfigError(
+        "config.yaml",
+        f"{path}: nested too deeply, too large, or an alias that leads to itself",
+        advice="Write it plainly; settings need no more than a few levels.",
+    )
 
 
 def _mapping(node: yaml.MappingNode, path: Path) -> Tree:

@@ -92,6 +92,14 @@ def test_a_missing_file_is_only_an_error_when_it_was_named(write, tmp_path):
         ),
         ("collect: {lineage: {keys: [{id: a}]}}", "config.missing_key", "key must be set", "settings.md"),
         ("collect: {lineage: {keys: [a]}}", "config.unknown_key", "collect.lineage.keys.0", "Known"),
+        ("collect: &a {lineage: *a}", "config.yaml", "leads to itself", "plainly"),
+        ("state: ~no-such-user/x", "config.wrong_value", "state", "settings.md"),
+        ("forward: []", "config.wrong_value", "forward", "settings.md"),
+        ("store: {dsn: 'http://x/'}", "config.contradiction", "store.dsn", "settings.md"),
+        ("store: {dsn: 'postgresql://h:abc/x'}", "config.contradiction", "store.dsn", "settings.md"),
+        ("store: {port: 70000}", "config.wrong_value", "70000", "settings.md"),
+        ("store: {dsn: 'file:/dev/zero'}", "config.secret_file", "no regular file", "may read"),
+        ("journal: {lineage: {max_bytes: 100}}", "config.contradiction", "max_bytes", "settings.md"),
         ("- a\n- b", "config.yaml", "holds no keys", "key: value"),
         ("log: {level: info}\nlog: {level: debug}", "config.duplicate_key", ":2: the key 'log'", "Remove"),
         ("log: {level: !!python/name:os.system x}", "config.yaml", "not valid YAML", "Correct"),
@@ -167,6 +175,37 @@ def test_secrets_in_lists_are_read_and_hidden(write):
     assert "hunter" not in repr(found) + json.dumps(config.shown(found.settings))
     wrong = problem(write("collect: {lineage: {keys: [{id: a, key: [hunter2]}]}}"))
     assert "hunter" not in str(wrong)
+
+
+def test_what_is_wrong_with_secrets_is_said_without_them(write):
+    for text in (
+        "collect: {lineage: {keys: hunter2}}",
+        "spark: {conf: [hunter2]}",
+        "forward: {a: {token: [hunter2]}}",
+    ):
+        assert "hunter2" not in str(problem(write(text)))
+    shown = config.shown(read(write("spark: {conf: {fs.azure.account.key.x: hunter2}}")).settings)
+    assert "hunter2" not in json.dumps(shown)
+    shown = config.shown(
+        read(write("forward: {a: {url: 'https://me:hunter2@x/?token=hunter2&b=1'}}")).settings
+    )
+    assert "hunter2" not in json.dumps(shown)
+
+
+def test_a_service_of_our_name_in_a_cluster_is_no_setting():
+    names = ("THENCE_SERVICE_HOST", "THENCE_SERVICE_PORT_HTTP", "THENCE_PORT", "THENCE_PORT_8080_TCP_ADDR")
+    assert read(None, dict.fromkeys(names, "tcp://10.0.0.1:8080")).settings == read().settings
+
+
+def test_references_are_read_as_what_they_become(write):
+    file = write("store: {port: '${env.PGPORT|5432}'}\nmetrics: {prometheus: '${env.M|false}'}")
+    assert (read(file).settings.store.port, read(file).settings.metrics.prometheus) == (5432, False)
+
+
+def test_sections_by_name_and_keys_with_dots_can_be_set_from_everywhere():
+    found = read(None, {"THENCE_FORWARD__bus__TYPE": "stdout"}, spark__conf__spark__x__y="3").settings
+    assert found.forward["bus"].type == "stdout"
+    assert found.spark.conf == {"spark.x.y": "3"}
 
 
 def test_maps_take_keys_from_all_layers(write):

@@ -111,9 +111,9 @@ collect: {lineage: {failed: {journal: {max_bytes: 4096, max_count: 7, max_age_ho
     ],
 )
 def test_a_size_prints_as_it_was_written(tmp_path: Path, written: str, size_bytes: int) -> None:
-    settings = read(tmp_path, f"journal: {{lineage: {{max_bytes: {written}}}}}")
-    assert settings.journal.lineage.max_bytes.size_bytes == size_bytes
-    assert config.shown(settings)["journal.lineage.max_bytes"] == written
+    settings = read(tmp_path, f"journal: {{lineage: {{partition: {{bytes: {written}}}}}}}")
+    assert settings.journal.lineage.partition.bytes.size_bytes == size_bytes
+    assert config.shown(settings)["journal.lineage.partition.bytes"] == written
 
 
 @pytest.mark.parametrize("written", ["10XB", "-1", "GiB", "true", "1e9", "[]", "٣MB"])
