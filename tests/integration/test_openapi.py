@@ -169,7 +169,7 @@ def check(described: dict[str, Any], answer: dict[str, Any], body: bytes) -> Non
 
 
 def test_a_journal_that_is_full_is_answered_as_described(tmp_path: Path) -> None:
-    settings = ("journal.lineage.when_full=refuse", "journal.lineage.max_bytes=3000")
+    settings = ("journal.lineage.when_full=refuse", "journal.lineage.max_bytes=20000")
     with door(tmp_path / "state", *settings) as full:
         described, body = document(full), json.dumps(RUN).encode()
         while full.post(RUN)[0] == 200:
