@@ -12,7 +12,8 @@ from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.uuid import generate_new_uuid
 
-from tests.faults.door import Backend, Sidecar, free_port
+from tests.faults.door import Backend, Sidecar
+from thence.testing.ports import free_port
 
 
 def event(number: int) -> RunEvent:

@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from tests.faults.door import Backend, Sidecar, free_port
+from tests.faults.door import Backend, Sidecar
 from thence.journal.letters.store import SqliteDeadLetters
 from thence.journal.view import JournalView
+from thence.testing.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

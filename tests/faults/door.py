@@ -11,7 +11,6 @@ import http.server
 import json
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from thence.testing.ports import free_port
 
 SHORT: dict[str, Any] = {"rounds": 5}
 LONG: dict[str, Any] = {"rounds": 1000}
@@ -210,9 +211,3 @@ def event(name: str) -> bytes:
         "job": {"namespace": "faults", "name": name},
     }
     return json.dumps(content).encode()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -92,7 +92,7 @@ class FileJournal:
     def append(self, events: Sequence[Event]) -> range:
         """See `Journal.append`."""
         with self._writing:
-            self.partitions  # noqa: B018 - raises when closed
+            self._check_open()
             if not events:
                 return range(self.last + 1, self.last + 1)
             size_bytes = sum(map(frame.size_of, events))
@@ -103,7 +103,7 @@ class FileJournal:
     def cursor(self, name: str, *, start: Literal["oldest", "newest"] = "oldest") -> FileCursor:
         """See `Journal.cursor`."""
         with self._writing:
-            self.partitions  # noqa: B018 - raises when closed
+            self._check_open()
             if name not in self._marks:
                 before = self._partitions[0].first - 1 if start == "oldest" else self.last
                 with translating(self.directory):
@@ -154,8 +154,7 @@ class FileJournal:
     @property
     def partitions(self) -> tuple[Partition, ...]:
         """The row as it is now; what stands in it can be read for as long as somebody holds it."""
-        if not self._partitions:
-            raise InvariantBroken("journal.closed", f"the journal in {self.directory} is closed")
+        self._check_open()
         return self._partitions
 
     @property
@@ -176,7 +175,7 @@ class FileJournal:
     def maintain(self) -> None:
         """Give back what is done with, and expire what is too old. Call it now and then."""
         with self._writing:
-            self.partitions  # noqa: B018 - raises when closed
+            self._check_open()
             with translating(self.directory):
                 now = self._timeline.now()
                 stock = _stock(self._partitions[-1], None)
@@ -187,6 +186,10 @@ class FileJournal:
                 self._expire(limits.overdue(self.stocks(), self.limits, now), "age")
 
     # Inside
+
+    def _check_open(self) -> None:
+        if not self._partitions:
+            raise InvariantBroken("journal.closed", f"the journal in {self.directory} is closed")
 
     def _open(self, clock: Clock) -> None:
         paths = sorted(self.directory.glob("partition-*.log"))

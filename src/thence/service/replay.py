@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from thence.collect.failed import reason_of
+from thence.collect.lineage import EVENT_ID
 from thence.collect.validate import Validator
 from thence.core.errors import ConfigError, Rejected, Unavailable, Violation
 from thence.core.event import Event
@@ -23,7 +24,6 @@ from thence.core.ports import DeadLetter, Journal
 from thence.journal.letters.queries import Filters
 from thence.journal.letters.store import SqliteDeadLetters
 
-EVENT_ID_HEADER = "thence-event-id"
 PATH = "/api/v1/lineage"
 _PAGE = 100
 _TIMEOUT_SECONDS = 30.0
@@ -148,7 +148,7 @@ class Door:
         self._connection.close()
 
     def _send(self, letter: DeadLetter) -> Answer:
-        headers = {**self._headers, EVENT_ID_HEADER: str(letter.event.id)}
+        headers = {**self._headers, EVENT_ID: str(letter.event.id)}
         if letter.event.traceparent:
             headers["traceparent"] = letter.event.traceparent
         try:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from thence.testing.ports import free_port
+
 _PROGRAMS = (
     "/usr/lib/rabbitmq/bin/rabbitmq-server",
     "/usr/lib/rabbitmq/lib/rabbitmq-server/sbin/rabbitmq-server",
@@ -29,9 +31,9 @@ class RabbitServer:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._mapper_port = _free_port()
-        self._distribution_port = _free_port()
-        self.port = _free_port()
+        self._mapper_port = free_port()
+        self._distribution_port = free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -122,9 +124,3 @@ class RabbitServer:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._mapper_port), 5.0) as connection:
             connection.sendall(b"\x00\x01k")
             connection.recv(2)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -21,6 +21,7 @@ import msgspec
 from thence.core.clock import Clock, SystemClock
 from thence.engine.java import Java
 from thence.engine.wheel import spark_home
+from thence.testing.ports import free_port
 
 _START_SECONDS = 120.0
 _POLL_SECONDS = 0.1
@@ -44,7 +45,7 @@ def spark_cluster(
 ) -> Iterator[SparkCluster]:
     """Run a cluster of workers with one core each for the length of a `with` block."""
     clock = clock or SystemClock()
-    port = _free_port()
+    port = free_port()
     master = f"spark://127.0.0.1:{port}"
     places = tuple(directory / f"worker-{number}" for number in range(workers))
     processes: list[subprocess.Popen[bytes]] = []
@@ -101,12 +102,6 @@ def _answers(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
